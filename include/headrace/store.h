@@ -156,6 +156,8 @@ struct StoreTraits {
   std::uint64_t max_copy_bytes = std::uint64_t{5} << 30;  ///< In one copy().
   bool is_local = false;  ///< Files or memory of this machine: no first-byte time to hide.
   ObjectSums object_sums = ObjectSums::kWholeReads;
+  /// Bodies are compared with the sums that answers carry (StoreOptions::verify_checksums).
+  bool checks_bodies = true;
 };
 
 struct ListRequest {

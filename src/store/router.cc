@@ -38,6 +38,7 @@ class Router final : public Store {
       const bool is_first = lines_.empty();
       const bool is_same = is_first || traits.object_sums == traits_.object_sums;
       traits_.object_sums = is_same ? traits.object_sums : ObjectSums::kWholeReads;
+      traits_.checks_bodies = traits_.checks_bodies && traits.checks_bodies;
       lines_.push_back(std::make_unique<Line>());
       lines_.back()->store = std::move(store);
     }

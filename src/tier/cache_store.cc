@@ -51,7 +51,7 @@ class CacheHandle final : public ForwardingStore {
         tier_(std::move(tier)),
         versions_(std::move(versions)),
         accept_limit_(accept_limit),
-        origin_(ForwardingStore::origin()) {}
+        origin_(tier::origin_of_kept(this->inner())) {}
 
   ~CacheHandle() override {
     stop();
@@ -623,6 +623,11 @@ std::size_t CacheHandle::wait(std::span<Completion> out, TimePoint until, std::s
 }  // namespace
 
 namespace tier {
+
+std::string origin_of_kept(const Store& store) {
+  // No server's name has a space.
+  return store.origin() + (store.traits().checks_bodies ? "" : " unchecked");
+}
 
 std::unique_ptr<Store> wrap_tier(std::unique_ptr<Store> inner, std::shared_ptr<Tier> tier,
                                  std::size_t accept_limit) {

@@ -15,7 +15,7 @@ struct ObjectId {
   friend auto operator<=>(const ObjectId&, const ObjectId&) = default;
 };
 
-/// `origin`: Store::origin(). The texts may hold any bytes.
+/// `origin`: origin_of_kept(). The texts may hold any bytes.
 ObjectId object_id(std::string_view origin, std::string_view url, std::string_view etag);
 
 /// Bytes [offset, offset + length) of an object.

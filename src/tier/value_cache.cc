@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "store/route.h"
+#include "tier/cache_store.h"
 #include "tier/disk_cache.h"
 #include "tier/disk_values.h"
 
@@ -58,8 +59,8 @@ Result<std::shared_ptr<ValueCache>> open_value_cache(std::shared_ptr<Cache> cach
   auto disk = std::static_pointer_cast<tier::DiskCache>(std::move(cache));
   if (Status status = disk->check_readable(); !status.ok())
     return std::move(status).annotate("cache " + disk->directory());
-  return std::shared_ptr<ValueCache>(
-      std::make_shared<tier::DiskValues>(std::move(disk), store.origin(), store.url()));
+  return std::shared_ptr<ValueCache>(std::make_shared<tier::DiskValues>(
+      std::move(disk), tier::origin_of_kept(store), store.url()));
 }
 
 std::shared_ptr<ValueCache> route_value_caches(std::vector<std::shared_ptr<ValueCache>> caches) {

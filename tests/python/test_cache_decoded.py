@@ -99,6 +99,21 @@ def test_batches_are_the_same_with_every_setting(
     assert bool(kept_files(tmp_path / "cache")) or setting != "always"
 
 
+@pytest.mark.parametrize("checks_first", [True, False])
+def test_who_checks_takes_nothing_from_who_does_not(
+    server: simulator.Server, tmp_path: Path, checks_first: bool
+) -> None:
+    """Neither stored bytes nor what was made of them; nor the other way round."""
+    for checks in (checks_first, not checks_first):
+        with open_loader(server, tmp_path / "cache", verify_checksums=checks) as loader:
+            epochs(loader)
+            assert decoded(loader) >= COUNT
+            assert loader.stats()["cache.hit_bytes"] == 0
+            before = decoded(loader)
+            epochs(loader)
+            assert decoded(loader) == before
+
+
 def test_the_second_epoch_decodes_nothing(server: simulator.Server, tmp_path: Path) -> None:
     with open_loader(server, tmp_path / "cache") as loader:
         epochs(loader)

@@ -67,7 +67,9 @@ class AzureStore final : public EngineStore {
       : EngineStore(std::move(engine)),
         protocol_(std::move(protocol)),
         clock_(options.clock != nullptr ? *options.clock : system_clock()),
-        options_(options) {}
+        options_(options) {
+    traits_.checks_bodies = options.verify_checksums;
+  }
 
   Result<std::unique_ptr<Store>> new_handle() override {
     return std::unique_ptr<Store>(std::make_unique<AzureStore>(protocol_, engine(), options_));
@@ -92,7 +94,7 @@ class AzureStore final : public EngineStore {
                                                const CallOptions& call) override;
   Result<std::string> presign(const PresignRequest& request) override;
 
-  const StoreTraits& traits() const noexcept override { return kTraits; }
+  const StoreTraits& traits() const noexcept override { return traits_; }
   const ObjectSettings& settings() const noexcept override { return protocol_->config().settings; }
   Status check_settings(const ObjectSettings& settings) const override {
     return check_azure_settings(settings);
@@ -124,6 +126,7 @@ class AzureStore final : public EngineStore {
   const std::shared_ptr<AzureProtocol> protocol_;
   const Clock& clock_;
   const StoreOptions options_;
+  StoreTraits traits_ = kTraits;
 };
 
 Result<HttpCall> AzureStore::object_call(const char* method, const std::string& key) const {

@@ -68,6 +68,7 @@ class GcsStore final : public EngineStore {
     // Google: "Quotas & limits", objects and multipart uploads.
     traits_.can_start_after = true;
     traits_.object_sums = ObjectSums::kEveryGet;
+    traits_.checks_bodies = protocol_->config().checks_checksum;
     traits_.min_part_bytes = std::uint64_t{5} << 20;
     traits_.max_put_bytes = std::uint64_t{5} << 40;
     traits_.max_copy_bytes = std::uint64_t{5} << 40;

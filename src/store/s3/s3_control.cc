@@ -37,6 +37,7 @@ StoreTraits traits_of(const S3Config& config) {
   traits.min_part_bytes = std::uint64_t{5} << 20;
   // No range has a sum unless it is a part of an upload; a HEAD tells that of all of them.
   traits.object_sums = config.verify_checksums ? ObjectSums::kHead : ObjectSums::kNotNeeded;
+  traits.checks_bodies = config.verify_checksums;
   return traits;
 }
 
