@@ -58,8 +58,8 @@ LOOPS = [
 ]
 
 
-def write_jpegs(root: Path, count: int) -> Path:
-    """Smooth noise of 500 x 375, which takes about as many bytes as photographs."""
+def write_jpegs(root: Path, count: int, copies: int = 1) -> Path:
+    """Smooth noise of 500 x 375, which takes about as many bytes as photographs; each ``copies`` times."""
     rng = np.random.default_rng(1)
     samples = []
     for _ in range(count):
@@ -67,7 +67,7 @@ def write_jpegs(root: Path, count: int) -> Path:
         out = io.BytesIO()
         coarse.save(out, "JPEG", quality=92)
         samples.append({"jpg": out.getvalue()})
-    return write_mds(root, {"jpg": ("bytes", None)}, samples, per_shard=64)
+    return write_mds(root, {"jpg": ("bytes", None)}, samples * copies, per_shard=64)
 
 
 def compute(seconds: float) -> None:
