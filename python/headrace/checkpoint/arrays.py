@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ from headrace.errors import InvalidArgumentError
 __all__ = [
     "Array",
     "Chunk",
+    "ToFill",
     "describe",
     "empty_like_saved",
     "saved_dtype",
@@ -55,6 +58,17 @@ class Chunk(NamedTuple):
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
+
+
+class ToFill(NamedTuple):
+    """Memory to be filled with a box of an array."""
+
+    box: Chunk
+    memory: Memory
+    copy: Callable[[], Any] | None
+    """Brings what was filled in to where it belongs; None: it is there."""
+    staged_bytes: int
+    """Of memory that was taken for it."""
 
 
 class Array:
@@ -107,35 +121,62 @@ class Array:
         memory = Array(self.name, self.kind, self.dtype, (count,), [(_whole((count,)), part)]).contiguous(0)
         return hashlib.sha256(ctypes.string_at(memory.address, width_of(self.dtype) * count)).hexdigest()[:16]
 
-    def writable(self, number: int) -> tuple[Memory, Any]:
-        """Memory to fill a chunk in, and what to copy from it then: None where it is the chunk's own."""
-        part = self._parts[number]
-        if self.kind == "torch":
-            part = part.detach()
-            if any(stride == 0 and size > 1 for stride, size in zip(part.stride(), part.shape, strict=True)):
+    def check_writable(self) -> None:
+        """Raises InvalidArgumentError where nothing can be loaded into it."""
+        for part in self._parts:
+            if self.kind == "torch" and any(
+                stride == 0 and size > 1 for stride, size in zip(part.stride(), part.shape, strict=True)
+            ):
                 raise InvalidArgumentError(
                     f"{self.name}: elements share memory (expand()); nothing can be loaded into it"
                 )
-            if part.device.type == "cpu" and not part.is_conj() and not part.is_neg():
-                return Memory.of_torch(part), None
-            import torch
+            if self.kind == "numpy" and not part.flags.writeable:
+                raise InvalidArgumentError(f"{self.name}: the array to load into is read-only")
 
-            staging = torch.empty(part.shape, dtype=part.dtype)
-            return Memory.of_torch(staging), lambda: part.copy_(staging)
+    def places_to_fill(self, number: int, most_bytes: float = math.inf) -> Iterator[ToFill]:
+        """Memory to fill a chunk in: its own; or, where that cannot be filled (other devices, views that conjugate or
+        negate), memory of this machine, for rows of at most ``most_bytes`` together, but one at least. It is taken
+        when it is asked for. See :meth:`check_writable`."""
+        part, chunk = self._parts[number], self.chunks[number]
+        if self.kind == "torch":
+            part = part.detach()
+            if part.device.type == "cpu" and not part.is_conj() and not part.is_neg():
+                yield ToFill(chunk, Memory.of_torch(part), None, 0)
+            else:
+                yield from _staged(part, chunk, most_bytes)
+            return
         if self.kind == "jax":  # Its arrays do not change: see renewed().
             self._parts[number] = part = np.empty(part.shape, part.dtype)
-        if not part.flags.writeable:
-            raise InvalidArgumentError(f"{self.name}: the array to load into is read-only")
-        return Memory.of_numpy(part), None
+        yield ToFill(chunk, Memory.of_numpy(part), None, 0)
 
     def renewed(self) -> Any:
-        """Another array of JAX, in the same place, of what was written to writable()."""
+        """Another array of JAX, in the same place, of what was written to places_to_fill()."""
         import jax
 
         chunks = dict(zip(self.chunks, self._parts, strict=True))
         return jax.make_array_from_callback(
             self.shape, self._sharding, lambda index: chunks[_chunk_at(index, self.shape)]
         )
+
+
+def _staged(part: Any, chunk: Chunk, most_bytes: float) -> Iterator[ToFill]:
+    """Of a tensor that cannot be filled where it is: runs of its rows."""
+    if not part.dim():
+        yield _rows_to_fill(part, chunk)
+        return
+    rows = len(part)
+    step = max(1, rows if part.nbytes <= most_bytes else int(most_bytes * rows // part.nbytes))
+    for first in range(0, max(rows, 1), step):
+        some = part[first : first + step]
+        yield _rows_to_fill(some, Chunk((chunk.offsets[0] + first, *chunk.offsets[1:]), tuple(some.shape)))
+
+
+def _rows_to_fill(some: Any, box: Chunk) -> ToFill:
+    import torch
+
+    # Of pinned memory torch keeps what is given back, for the next of that size.
+    staging = torch.empty(some.shape, dtype=some.dtype, pin_memory=some.is_cuda)
+    return ToFill(box, Memory.of_torch(staging), partial(some.copy_, staging), staging.nbytes)
 
 
 def _torch_index(places: Any, like: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import warnings
@@ -20,7 +21,7 @@ from headrace.checkpoint.data_file import SaveOptions, check_compression
 from headrace.checkpoint.flushing import Flusher
 from headrace.checkpoint.group import Group, find_group
 from headrace.checkpoint.handle import Level, SaveHandle
-from headrace.checkpoint.loading import Boxes, ReadTotals, read_all, read_into, verify
+from headrace.checkpoint.loading import STAGE_BYTES, Boxes, ReadTotals, read_all, read_into, verify
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Nearest, Place, check_step, read_key
 from headrace.checkpoint.reference import compare
@@ -517,6 +518,7 @@ class Checkpointer(live.Closing):
                 partial=partial,
                 allow_pickle=self._options.allow_pickle,
                 growing=_stateful(into),
+                stage_bytes=STAGE_BYTES if read is Boxes.read else math.inf,
                 read=read,
             )
             return state

@@ -21,7 +21,11 @@ from headrace.checkpoint.row_major import Memory
 from headrace.checkpoint.tree import flatten, only_saved, overlay, paths_of, rebuild, values_in
 from headrace.errors import CorruptError, InvalidArgumentError
 
-__all__ = ["Boxes", "ReadTotals", "read_all", "read_bytes", "read_into", "verify"]
+__all__ = ["STAGE_BYTES", "Boxes", "Filling", "ReadTotals", "read_all", "read_bytes", "read_into", "verify"]
+
+STAGE_BYTES = 1 << 30
+"""Of this machine's memory, through which comes what lies elsewhere. The reads under way end with each such stretch:
+with less the store's latency would show."""
 
 
 class ReadTotals(NamedTuple):
@@ -92,12 +96,19 @@ class Boxes:
         if found != math.prod(target.sizes):
             raise CorruptError(f"{array.name}: the checkpoint does not have all of it")
 
+    def forget(self) -> None:
+        """Those that were added: they have been read."""
+        for some in (self.rows, self.first_blocks, self._named_rows, self.named):
+            some.clear()
+        self._owners.clear()
+
     def make(self, number: int) -> Any:
         """A whole array as it was saved, to be read."""
         array = self.manifest.arrays[number]
         value = empty_like_saved(array.name, array.kind, array.dtype, array.shape)
         own = describe(array.name, value)
-        self.add(number, own.chunks[0], own.writable(0)[0])
+        [to_fill] = own.places_to_fill(0)
+        self.add(number, to_fill.box, to_fill.memory)
         return value
 
     def _piece(self, array: Planned, number: int, chunk: int, rank: int) -> Any:
@@ -128,6 +139,57 @@ class Boxes:
             except CorruptError as own:
                 return CorruptError(f"{name}: {own}")
         return error
+
+
+class Filling:
+    """Fills arrays of this process. What lies where nothing can be read to (a GPU) comes through memory of this
+    machine, so much at a time.
+
+    :param most_bytes: of that memory, but for a row that is longer.
+    :param read: how. Where all ranks have to call it together, ``most_bytes`` has no end: it is called once.
+    """
+
+    def __init__(
+        self, boxes: Boxes, most_bytes: float, read: Callable[[Boxes], ReadTotals] = Boxes.read
+    ) -> None:
+        self._boxes, self._most_bytes, self._read = boxes, most_bytes, read
+        self._copies: list[Callable[[], Any]] = []
+        self._staged_bytes = 0
+        self._requests = self._read_bytes = 0
+
+    @property
+    def totals(self) -> ReadTotals:
+        """So far."""
+        return ReadTotals(self._requests, self._read_bytes)
+
+    def add(self, number: int, own: Array, chunk_number: int, chunk: Chunk | None = None) -> None:
+        """Wants a chunk of ``own`` filled; ``chunk``: where it lies in the saved array, if not where ``own`` says."""
+        whole = own.chunks[chunk_number]
+        shift = [0] * len(whole.offsets)
+        if chunk is not None:
+            shift = [a - b for a, b in zip(chunk.offsets, whole.offsets, strict=True)]
+        for place in own.places_to_fill(chunk_number, self._most_bytes):
+            offsets = tuple(a + b for a, b in zip(place.box.offsets, shift, strict=True))
+            self._boxes.add(number, Chunk(offsets, place.box.sizes), place.memory)
+            if place.copy is not None:
+                self._copies.append(place.copy)
+                self._staged_bytes += place.staged_bytes
+            if self._staged_bytes >= self._most_bytes:
+                self._land()
+            del place  # And its memory, before more is taken.
+
+    def run(self) -> None:
+        """Reads what was not yet."""
+        self._land()
+
+    def _land(self) -> None:
+        some = self._read(self._boxes)
+        self._requests, self._read_bytes = self._requests + some.requests, self._read_bytes + some.bytes
+        self._boxes.forget()
+        for copy in self._copies:
+            copy()
+        self._copies.clear()
+        self._staged_bytes = 0
 
 
 def _common(one: Chunk, other: Chunk) -> Chunk | None:
@@ -187,11 +249,12 @@ def read_into(
     partial: bool,
     allow_pickle: bool,
     growing: Set[str] = frozenset(),
+    stage_bytes: float = math.inf,
     read: Callable[[Boxes], ReadTotals] = Boxes.read,
 ) -> tuple[Any, ReadTotals]:
     """Fills the arrays of ``state`` in place, whatever part of each this process has; those of JAX are made
     anew, in the same place. Returns the state with the saved values of what is no array. ``growing``: keys of the state below which arrays that only the
-    checkpoint has are made, whole. ``read``: how, once."""
+    checkpoint has are made, whole. ``stage_bytes`` and ``read``: see Filling."""
     template, found = flatten(state, True)
     paths, saved_paths = paths_of(template), paths_of(manifest.tree)
     made = {path for path in saved_paths.keys() - paths.keys() if path and json.loads(path[0]) in growing}
@@ -201,31 +264,27 @@ def read_into(
     saved_names = {name: saved_paths[path] for path, name in paths.items() if path in saved_paths}
     numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
     boxes = Boxes(place, manifest)
-    copies: list[Callable[[], Any]] = []
-    renewed: list[Array] = []
+    owns: list[tuple[int, Array]] = []
     for name, saved_name in saved_names.items():
         own, array = describe(name, found[name]), manifest.arrays[numbers[saved_name]]
         if (own.dtype, own.shape) != (array.dtype, array.shape):
             raise InvalidArgumentError(
                 f"{name}: is {own.dtype}{list(own.shape)} here, and {array.dtype}{list(array.shape)} in the checkpoint of step {manifest.step}"
             )
-        for chunk_number, chunk in enumerate(own.chunks):
-            memory, copy = own.writable(chunk_number)
-            boxes.add(numbers[saved_name], chunk, memory)
-            if copy is not None:
-                copies.append(copy)
-        if own.kind == "jax":
-            renewed.append(own)
+        own.check_writable()
+        owns.append((numbers[saved_name], own))
+    filling = Filling(boxes, stage_bytes, read)
+    for number, own in owns:
+        for chunk_number in range(len(own.chunks)):
+            filling.add(number, own, chunk_number)
     wanted = {saved_paths[path] for path in made} | values_in(manifest.tree)
     new = {name: boxes.make(numbers[name]) for name in wanted}
-    totals = read(boxes)
-    for copy in copies:
-        copy()
-    found = {**found, **{array.name: array.renewed() for array in renewed}}
+    filling.run()
+    found = {**found, **{own.name: own.renewed() for _, own in owns if own.kind == "jax"}}
     tree = overlay(template, manifest.tree, union=not partial)
     return rebuild(
         tree, lambda name: new[only_saved(name)] if only_saved(name) else found[name], allow_pickle
-    ), totals
+    ), filling.totals
 
 
 def _check_same_arrays(

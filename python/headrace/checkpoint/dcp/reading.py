@@ -21,7 +21,7 @@ from torch.futures import Future
 from headrace.checkpoint.arrays import Chunk, describe, torch_dtype
 from headrace.checkpoint.dcp.chosen_place import ChosenPlace
 from headrace.checkpoint.dcp.metadata import Leaves, metadata_of
-from headrace.checkpoint.loading import Boxes
+from headrace.checkpoint.loading import STAGE_BYTES, Boxes, Filling
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Place, check_step
 from headrace.checkpoint.tree import TORCH_SAVE, Node, paths_of, rebuild, values_in
@@ -173,6 +173,7 @@ class _Reading:
         self._allow_pickle = allow_pickle
         self._manifest, self._leaves, self._planner = manifest, leaves, planner
         self._boxes = Boxes(place, manifest)
+        self._filling = Filling(self._boxes, STAGE_BYTES)
         self._numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
         self._made: dict[str, Any] = {}  # Arrays that belong to values.
         self._then: list[Callable[[], None]] = []
@@ -181,7 +182,7 @@ class _Reading:
         self._add_value(item) if item.type == LoadItemType.BYTE_IO else self._add_tensor(item)
 
     def run(self) -> None:
-        self._boxes.read()
+        self._filling.run()
         for each in self._then:
             each()
 
@@ -200,12 +201,11 @@ class _Reading:
             raise InvalidArgumentError(
                 f"{item.storage_index.fqn}: the planner gave {list(given.shape)} for {list(box.sizes)} of it"
             )
-        memory, copy = describe(array.name, given).writable(0)
-        self._boxes.add(number, box, memory)
+        own = describe(array.name, given)
+        own.check_writable()
+        self._filling.add(number, own, 0, box)
 
         def end() -> None:
-            if copy is not None:
-                copy()
             if given is not target:
                 target.copy_(given)
             self._planner.commit_tensor(item, target)

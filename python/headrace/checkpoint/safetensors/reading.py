@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["load"]
 
+_STAGE_BYTES = 256 << 20
+"""As loading.STAGE_BYTES, of each of the files that are read at once."""
+
 
 def load(
     url: str | os.PathLike[str],
@@ -111,11 +114,14 @@ class _Reading:
         )
 
     def read(self, key: str) -> None:
-        """Of one file."""
+        """What was added of one file."""
         rows = self._rows.pop(key, [])
         if rows:
             _native.checkpoint_read(self.store._native, key, self.found.files[key].etag, rows)
         self._owners.pop(key, None)
+
+    def end(self, key: str) -> None:
+        """Nothing more is wanted of a file."""
         self._done[key] = self.found.files[key].size
         if self._progress is not None:
             self._progress(self._done.total(), sum(file.size for file in self.found.files.values()))
@@ -161,8 +167,10 @@ class _Making:
             dtype, shape = plain(stored, name)
             values[name] = empty_like_saved(name, self._framework, dtype, shape)
             own = describe(name, values[name])
-            self._reading.add(name, own.chunks[0], own.writable(0)[0])
+            [to_fill] = own.places_to_fill(0)
+            self._reading.add(name, to_fill.box, to_fill.memory)
         self._reading.read(key)
+        self._reading.end(key)
         for name, value in values.items():
             made = as_float4(value) if self._found.tensors[name][1].dtype == "F4" else value
             self._made[name] = made if self._framework == "numpy" else made.to(self._device)
@@ -181,7 +189,6 @@ class _Filling:
     ) -> None:
         self._reading, self._found, self._targets = _Reading(store, found, progress), found, targets
         self._sources = self._matched(names)
-        self._copies: dict[str, list[Callable[[], Any]]] = defaultdict(list)
         self._renewed: dict[str, Array] = {}
 
     def _matched(self, names: Collection[str] | None) -> dict[str, str]:
@@ -211,17 +218,13 @@ class _Filling:
             )
 
     def run(self) -> dict[str, Any]:
-        keys: dict[str, None] = {}
+        by_file: dict[str, list[tuple[str, Array]]] = defaultdict(list)
         for name, source in self._sources.items():
-            self._add(name, source)
-            keys[self._found.tensors[source][0]] = None
-        read_files(self._reading.store, self._reading.read, list(keys))
-        for some in self._copies.values():
-            for copy in some:
-                copy()
+            by_file[self._found.tensors[source][0]].append((source, self._described(name, source)))
+        read_files(self._reading.store, lambda key: self._fill(key, by_file[key]), list(by_file))
         return {**self._targets, **{name: array.renewed() for name, array in self._renewed.items()}}
 
-    def _add(self, name: str, source: str) -> None:
+    def _described(self, name: str, source: str) -> Array:
         key, stored = self._found.tensors[source]
         what = f"{self._reading.store.url}/{key}: tensor {source!r}"
         target = self._targets[name]
@@ -231,13 +234,34 @@ class _Filling:
             raise InvalidArgumentError(
                 f"{what} is {dtype}{list(shape)}, and {own.dtype}{list(own.shape)} in into="
             )
-        for number, chunk in enumerate(own.chunks):
-            memory, copy = own.writable(number)
-            self._reading.add(source, chunk, memory)
-            if copy is not None:
-                self._copies[name].append(copy)
+        own.check_writable()
         if own.kind == "jax":
             self._renewed[name] = own
+        return own
+
+    def _fill(self, key: str, wanted: list[tuple[str, Array]]) -> None:
+        """From one file."""
+        copies: list[Callable[[], Any]] = []
+        staged_bytes = 0
+        for source, own in wanted:
+            for number in range(len(own.chunks)):
+                for place in own.places_to_fill(number, _STAGE_BYTES):
+                    self._reading.add(source, place.box, place.memory)
+                    if place.copy is not None:
+                        copies.append(place.copy)
+                        staged_bytes += place.staged_bytes
+                    if staged_bytes >= _STAGE_BYTES:
+                        self._land(key, copies)
+                        staged_bytes = 0
+                    del place  # And its memory, before more is taken.
+        self._land(key, copies)
+        self._reading.end(key)
+
+    def _land(self, key: str, copies: list[Callable[[], Any]]) -> None:
+        self._reading.read(key)
+        for copy in copies:
+            copy()
+        copies.clear()
 
 
 def _memory_of(value: Any) -> Any:
