@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.checkpoint import Checkpointer, arrays, checkpointer, safetensors
+from headrace.checkpoint import Checkpointer, arrays, loading, safetensors
 
 torch = pytest.importorskip("torch")
 
@@ -74,7 +74,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> Staged:
 def test_little_is_staged_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, staged: Staged, compression: Any
 ) -> None:
-    monkeypatch.setattr(checkpointer, "STAGE_BYTES", MOST)
+    monkeypatch.setattr(loading.Reads, "most_staged_bytes", MOST)
     saved, filled = views(1), views(2)
     with Checkpointer(tmp_path, compression=compression) as keeper:
         keeper.save(1, saved).result()
@@ -91,7 +91,7 @@ def test_little_is_staged_at_a_time(
 def test_what_cannot_be_loaded_is_told_before_anything_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
 ) -> None:
-    monkeypatch.setattr(checkpointer, "STAGE_BYTES", MOST)
+    monkeypatch.setattr(loading.Reads, "most_staged_bytes", MOST)
     saved, filled = {**views(1), "z": np.ones((50, 3))}, {**views(2), "z": np.ones((50, 3))}
     before = [each.clone() for each in leaves(views(2))]
     if wrong == "dtype":
@@ -110,9 +110,9 @@ def test_what_cannot_be_loaded_is_told_before_anything_changes(
 
 def test_dcp_stages_little_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, staged: Staged) -> None:
     dcp = pytest.importorskip("torch.distributed.checkpoint")
-    from headrace.checkpoint.dcp import Reader, Writer, reading
+    from headrace.checkpoint.dcp import Reader, Writer
 
-    monkeypatch.setattr(reading, "STAGE_BYTES", MOST)
+    monkeypatch.setattr(loading.Reads, "most_staged_bytes", MOST)
     saved, filled = views(1), views(2)
     for state in (saved, filled):
         state["many"] = dict(zip(map(str, range(200)), state["many"], strict=True))

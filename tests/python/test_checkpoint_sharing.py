@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from headrace.checkpoint.group import Group
 from headrace.checkpoint.loading import Boxes
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.row_major import Memory
-from headrace.checkpoint.sharing import OtherRankError, SharedReads, readers_of
+from headrace.checkpoint.sharing import OtherRankError, SharedReads, readers_of, rounds_of
 
 BLOCK = _native.checkpoint_sum_block_bytes()
 SECONDS = 30.0
@@ -107,6 +108,7 @@ class Job:
         values = Values()
         self.groups = [Group(rank, world, values, SECONDS) for rank in range(world)]
         self.threads = ThreadPoolExecutor(world)
+        self.rounds = [0] * world
         self.manifest = self.places[0].manifest(step)
         self.manifests = [self.manifest] * world
 
@@ -127,6 +129,34 @@ class Job:
                 sharing.give_up(error)
                 return error
 
+        return list(self.threads.map(run, range(self.world)))
+
+    def load_in_rounds(
+        self, wanted: Sequence[Sequence[Wanted]], staged: Sequence[int], fails: Callable[[int, int], bool]
+    ) -> list[Any]:
+        """As load(); each rank has so many bytes to stage. ``fails``: whether a rank does after a round."""
+
+        def run(rank: int) -> Any:
+            sharing = SharedReads(self.groups[rank], Threads(rank, self.between), "always", 64 << 20)
+            try:
+                boxes, out = Boxes(self.places[rank], self.manifest), dict[int, Any]()
+                rounds = sharing.plan_rounds(self.manifest, staged[rank])
+                for n, some in enumerate(rounds):
+                    for at, (number, box) in enumerate(wanted[rank]):
+                        if number in some:
+                            out[at] = np.zeros(box.sizes, "f4")
+                            boxes.add(number, box, Memory(out[at].ctypes.data, out[at].strides, out[at]))
+                    sharing.read(boxes)
+                    boxes.forget()
+                    self.rounds[rank] += 1
+                    if fails(rank, n):
+                        raise MemoryError
+                return [out[at] for at in range(len(wanted[rank]))]
+            except Exception as error:
+                sharing.give_up(error)
+                return error
+
+        self.rounds = [0] * self.world
         return list(self.threads.map(run, range(self.world)))
 
     def close(self) -> None:
@@ -278,6 +308,58 @@ def test_what_was_damaged_on_the_way_is_found(job: Any) -> None:
     ]
     (error,) = [each for each in errors if isinstance(each, hr.CorruptError)]
     assert "do not match their CRC32C" in str(error)
+
+
+# --- In rounds ---
+
+
+@pytest.mark.parametrize("most", [1, 100 << 10, 1 << 20])
+def test_rounds_are_the_same_on_all_ranks(
+    job: Any, saved: Any, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """One rank has much to stage, one nothing; each byte is read once all the same."""
+    monkeypatch.setattr(sharing, "_STAGE_BYTES", most)
+    ranks, arrays = job(3), saved[1]
+    total = sum(array.nbytes for array in arrays)
+    wanted = [[(n, whole(shape)) for n, shape in enumerate(SHAPES)]] * 3
+    check(ranks.load_in_rounds(wanted, [total, 0, 7], lambda rank, n: False), wanted, arrays)
+    assert len(set(ranks.rounds)) == 1
+    assert 1 <= ranks.rounds[0] <= min(len(arrays), 1 - (-total // most))
+    assert (ranks.rounds[0] > 1) == (total > most)
+    assert sum(ranks.bytes_read) == total
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_rank_that_fails_between_rounds_is_heard(
+    job: Any, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    monkeypatch.setattr(sharing, "_STAGE_BYTES", 100 << 10)
+    ranks = job(3)
+    wanted = [[(n, whole(shape)) for n, shape in enumerate(SHAPES)]] * 3
+    got = ranks.load_in_rounds(wanted, [1 << 20] * 3, lambda rank, n: (rank, n) == (1, after))
+    assert [type(each) for each in got] == [OtherRankError, MemoryError, OtherRankError]
+    assert ranks.rounds == [after + 1] * 3
+
+
+def test_a_rank_that_fails_after_the_last_round_holds_nobody_up(job: Any, saved: Any) -> None:
+    ranks = job(3)
+    wanted = [[(n, whole(shape)) for n, shape in enumerate(SHAPES)]] * 3
+    got = ranks.load_in_rounds(wanted, [0] * 3, lambda rank, n: rank == 1)
+    assert isinstance(got[1], MemoryError)
+    check([got[0], got[2]], wanted[:2], saved[1])
+
+
+def test_runs_of_arrays() -> None:
+    chosen = random.Random(5)
+    for _ in range(300):
+        sizes = [chosen.choice([0, 1, 10, 1000]) for _ in range(chosen.randrange(30))]
+        manifest: Any = SimpleNamespace(
+            arrays=[SimpleNamespace(shape=(size,), dtype="F32") for size in sizes]
+        )
+        count = chosen.randrange(8)
+        runs = rounds_of(manifest, count)
+        assert [number for run in runs for number in run] == list(range(len(sizes)))
+        assert len(runs) <= max(1, count) + 1
 
 
 # --- Parts of it ---

@@ -133,6 +133,11 @@ class Array:
             if self.kind == "numpy" and not part.flags.writeable:
                 raise InvalidArgumentError(f"{self.name}: the array to load into is read-only")
 
+    @property
+    def staged_bytes(self) -> int:
+        """Of the chunks that cannot be filled where they are: see :meth:`places_to_fill`."""
+        return sum(part.nbytes for part in self._parts if self.kind == "torch" and not _is_fillable(part))
+
     def places_to_fill(self, number: int, most_bytes: float = math.inf) -> Iterator[ToFill]:
         """Memory to fill a chunk in: its own; or, where that cannot be filled (other devices, views that conjugate or
         negate), memory of this machine, for rows of at most ``most_bytes`` together, but one at least. It is taken
@@ -140,7 +145,7 @@ class Array:
         part, chunk = self._parts[number], self.chunks[number]
         if self.kind == "torch":
             part = part.detach()
-            if part.device.type == "cpu" and not part.is_conj() and not part.is_neg():
+            if _is_fillable(part):
                 yield ToFill(chunk, Memory.of_torch(part), None, 0)
             else:
                 yield from _staged(part, chunk, most_bytes)
@@ -157,6 +162,10 @@ class Array:
         return jax.make_array_from_callback(
             self.shape, self._sharding, lambda index: chunks[_chunk_at(index, self.shape)]
         )
+
+
+def _is_fillable(part: Any) -> bool:
+    return bool(part.device.type == "cpu" and not part.is_conj() and not part.is_neg())
 
 
 def _staged(part: Any, chunk: Chunk, most_bytes: float) -> Iterator[ToFill]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import threading
 import warnings
@@ -21,7 +20,7 @@ from headrace.checkpoint.data_file import SaveOptions, check_compression
 from headrace.checkpoint.flushing import Flusher
 from headrace.checkpoint.group import Group, find_group
 from headrace.checkpoint.handle import Level, SaveHandle
-from headrace.checkpoint.loading import STAGE_BYTES, Boxes, ReadTotals, read_all, read_into, verify
+from headrace.checkpoint.loading import Reads, read_all, read_into, verify
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Nearest, Place, check_step, read_key
 from headrace.checkpoint.reference import compare
@@ -498,19 +497,18 @@ class Checkpointer(live.Closing):
 
     def _try(self, step: int, into: Any, partial: bool) -> tuple[Exception | None, Any]:
         sharing = self._sharing()
-        read = Boxes.read if sharing is None else sharing.read
         try:
-            return None, self._read(step, into, partial, read)
+            return None, self._read(step, into, partial, sharing)
         except Exception as error:
             if sharing is not None:
                 sharing.give_up(error)
             return error, None
 
-    def _read(self, step: int, into: Any, partial: bool, read: Callable[[Boxes], ReadTotals]) -> Any:
+    def _read(self, step: int, into: Any, partial: bool, reads: Reads | None) -> Any:
         manifest = self._place.manifest(step)
         with explaining_archives(self._place, manifest):
             if into is None:
-                return read_all(self._place, manifest, self._options.allow_pickle, read)[0]
+                return read_all(self._place, manifest, self._options.allow_pickle, reads)[0]
             state, _ = read_into(
                 self._place,
                 manifest,
@@ -518,8 +516,7 @@ class Checkpointer(live.Closing):
                 partial=partial,
                 allow_pickle=self._options.allow_pickle,
                 growing=_stateful(into),
-                stage_bytes=STAGE_BYTES if read is Boxes.read else math.inf,
-                read=read,
+                reads=reads,
             )
             return state
 

@@ -21,7 +21,7 @@ from headrace.checkpoint.row_major import Memory
 from headrace.checkpoint.tree import flatten, only_saved, overlay, paths_of, rebuild, values_in
 from headrace.errors import CorruptError, InvalidArgumentError
 
-__all__ = ["STAGE_BYTES", "Boxes", "Filling", "ReadTotals", "read_all", "read_bytes", "read_into", "verify"]
+__all__ = ["Boxes", "Filling", "ReadTotals", "Reads", "read_all", "read_bytes", "read_into", "verify"]
 
 STAGE_BYTES = 1 << 30
 """Of this machine's memory, through which comes what lies elsewhere. The reads under way end with each such stretch:
@@ -141,18 +141,27 @@ class Boxes:
         return error
 
 
+class Reads:
+    """How boxes are read: here, by each process for itself."""
+
+    most_staged_bytes: float = STAGE_BYTES
+    """What may be staged before it has to be read: see Filling."""
+
+    def plan_rounds(self, manifest: Manifest, staged_bytes: int) -> list[range]:
+        """Numbers of the arrays that are read in one call of read() each. ``staged_bytes``: what this process has to
+        stage in all."""
+        return [range(len(manifest.arrays))]
+
+    def read(self, boxes: Boxes) -> ReadTotals:
+        return boxes.read()
+
+
 class Filling:
     """Fills arrays of this process. What lies where nothing can be read to (a GPU) comes through memory of this
-    machine, so much at a time.
+    machine; when that is as much as ``reads`` allows, and a row more, it is read, before run()."""
 
-    :param most_bytes: of that memory, but for a row that is longer.
-    :param read: how. Where all ranks have to call it together, ``most_bytes`` has no end: it is called once.
-    """
-
-    def __init__(
-        self, boxes: Boxes, most_bytes: float, read: Callable[[Boxes], ReadTotals] = Boxes.read
-    ) -> None:
-        self._boxes, self._most_bytes, self._read = boxes, most_bytes, read
+    def __init__(self, boxes: Boxes, reads: Reads) -> None:
+        self._boxes, self._reads, self._most_bytes = boxes, reads, reads.most_staged_bytes
         self._copies: list[Callable[[], Any]] = []
         self._staged_bytes = 0
         self._requests = self._read_bytes = 0
@@ -175,15 +184,12 @@ class Filling:
                 self._copies.append(place.copy)
                 self._staged_bytes += place.staged_bytes
             if self._staged_bytes >= self._most_bytes:
-                self._land()
+                self.run()
             del place  # And its memory, before more is taken.
 
     def run(self) -> None:
-        """Reads what was not yet."""
-        self._land()
-
-    def _land(self) -> None:
-        some = self._read(self._boxes)
+        """Reads what was added and was not read yet."""
+        some = self._reads.read(self._boxes)
         self._requests, self._read_bytes = self._requests + some.requests, self._read_bytes + some.bytes
         self._boxes.forget()
         for copy in self._copies:
@@ -206,15 +212,18 @@ def read_all(
     place: Place,
     manifest: Manifest,
     allow_pickle: bool,
-    read: Callable[[Boxes], ReadTotals] = Boxes.read,
+    reads: Reads | None = None,
 ) -> tuple[Any, ReadTotals]:
-    """The state as it was saved; sharded arrays as whole ones. ``read``: how, once."""
+    """The state as it was saved; sharded arrays as whole ones."""
+    reads = reads or Reads()
     boxes = Boxes(place, manifest)
+    filling = Filling(boxes, reads)
     made = {}
-    for number, array in enumerate(manifest.arrays):
-        made[array.name] = boxes.make(number)
-    totals = read(boxes)
-    return rebuild(manifest.tree, lambda name: _as_saved(manifest, made, name), allow_pickle), totals
+    for numbers in reads.plan_rounds(manifest, 0):
+        for number in numbers:
+            made[manifest.arrays[number].name] = boxes.make(number)
+        filling.run()
+    return rebuild(manifest.tree, lambda name: _as_saved(manifest, made, name), allow_pickle), filling.totals
 
 
 def read_bytes(place: Place, manifest: Manifest, number: int) -> np.ndarray[Any, Any]:
@@ -249,12 +258,12 @@ def read_into(
     partial: bool,
     allow_pickle: bool,
     growing: Set[str] = frozenset(),
-    stage_bytes: float = math.inf,
-    read: Callable[[Boxes], ReadTotals] = Boxes.read,
+    reads: Reads | None = None,
 ) -> tuple[Any, ReadTotals]:
     """Fills the arrays of ``state`` in place, whatever part of each this process has; those of JAX are made
     anew, in the same place. Returns the state with the saved values of what is no array. ``growing``: keys of the state below which arrays that only the
-    checkpoint has are made, whole. ``stage_bytes`` and ``read``: see Filling."""
+    checkpoint has are made, whole."""
+    reads = reads or Reads()
     template, found = flatten(state, True)
     paths, saved_paths = paths_of(template), paths_of(manifest.tree)
     made = {path for path in saved_paths.keys() - paths.keys() if path and json.loads(path[0]) in growing}
@@ -273,13 +282,18 @@ def read_into(
             )
         own.check_writable()
         owns.append((numbers[saved_name], own))
-    filling = Filling(boxes, stage_bytes, read)
-    for number, own in owns:
-        for chunk_number in range(len(own.chunks)):
-            filling.add(number, own, chunk_number)
-    wanted = {saved_paths[path] for path in made} | values_in(manifest.tree)
-    new = {name: boxes.make(numbers[name]) for name in wanted}
-    filling.run()
+    wanted = {numbers[saved_paths[path]] for path in made} | {
+        numbers[name] for name in values_in(manifest.tree)
+    }
+    filling = Filling(boxes, reads)
+    new = {}
+    for some in reads.plan_rounds(manifest, sum(own.staged_bytes for _, own in owns)):
+        for number, own in owns:
+            for chunk_number in range(len(own.chunks) if number in some else 0):
+                filling.add(number, own, chunk_number)
+        for number in wanted.intersection(some):
+            new[manifest.arrays[number].name] = boxes.make(number)
+        filling.run()
     found = {**found, **{own.name: own.renewed() for _, own in owns if own.kind == "jax"}}
     tree = overlay(template, manifest.tree, union=not partial)
     return rebuild(

@@ -12,7 +12,9 @@ sums, which are of the bytes before they were encrypted, from an index that it h
 
 from __future__ import annotations
 
+import itertools
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -22,14 +24,15 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from headrace import _native
+from headrace.checkpoint.arrays import width_of
 from headrace.checkpoint.blocks import BlockMap, Ranges, cut, merged, within
 from headrace.checkpoint.exchange import Bytes, Exchange
 from headrace.checkpoint.group import Group
-from headrace.checkpoint.loading import Boxes, ReadTotals
+from headrace.checkpoint.loading import Boxes, Reads, ReadTotals
 from headrace.checkpoint.manifest import Manifest
 from headrace.errors import CorruptError, UnavailableError
 
-__all__ = ["Mode", "OtherRankError", "SharedReads", "Stripe", "readers_of"]
+__all__ = ["Mode", "OtherRankError", "SharedReads", "Stripe", "readers_of", "rounds_of"]
 
 _log = logging.getLogger("headrace.checkpoint")
 
@@ -41,6 +44,7 @@ _BLOCK = _native.checkpoint_sum_block_bytes()
 _STRIPE_BLOCKS = 512  # 8 MiB; a power of two.
 _WINDOW_STRIPES = 8  # That are read together, and as many ahead.
 _ROUND_BYTES = 64 << 20  # That a rank takes from all others in one round.
+_STAGE_BYTES = 1 << 30  # That the rank which stages most does in a round, about.
 _LEAST_STRIPES = 2  # Below that it is not worth a process group.
 
 
@@ -75,6 +79,18 @@ def readers_of(wanted: Sequence[Mapping[int, Sequence[Sequence[int]]]]) -> dict[
             load[reader] += 1
             shares[stripe] = _Share(reader, ranks[stripe])
     return shares
+
+
+def rounds_of(manifest: Manifest, count: int) -> list[range]:
+    """The arrays in about so many runs of about as many bytes, by number. The same on all ranks."""
+    sizes = [math.prod(array.shape) * width_of(array.dtype) for array in manifest.arrays]
+    goal, run, ends = sum(sizes) // max(1, count), 0, []
+    for number, size in enumerate(sizes[:-1]):
+        run += size
+        if count > 1 and run >= goal:
+            ends.append(number + 1)
+            run = 0
+    return [range(first, end) for first, end in itertools.pairwise([0, *ends, len(sizes)])]
 
 
 def _content(manifest: Manifest) -> int:
@@ -116,8 +132,9 @@ class _File:
         return rows, only
 
 
-class SharedReads:
-    """One load of one rank. All ranks call read(), or give_up() where they cannot.
+class SharedReads(Reads):
+    """One load of one rank. All ranks call read(), after plan_rounds() as often as that says; or give_up() where
+    they cannot.
 
     :param memory: bytes that reading ahead may take, about.
     """
@@ -125,7 +142,16 @@ class SharedReads:
     def __init__(self, group: Group, exchange: Exchange, mode: Mode, memory: int) -> None:
         self._group, self._exchange, self._mode = group, exchange, mode
         self._window = int(np.clip(memory // 4 // (_STRIPE_BLOCKS * _BLOCK), 1, _WINDOW_STRIPES))
-        self._is_told = False
+        self.most_staged_bytes = math.inf  # All read together, in the rounds that were planned.
+        self._tells = 1  # That others wait for, of this rank.
+        self._is_open: bool | None = None
+
+    def plan_rounds(self, manifest: Manifest, staged_bytes: int) -> list[range]:
+        """As many rounds as the rank needs that stages most: all ranks call read() in each. Raises as read()."""
+        said = self._tell("", {}, staged_bytes=staged_bytes)
+        rounds = rounds_of(manifest, -(-max(told["staged_bytes"] for told in said) // _STAGE_BYTES))
+        self._tells = len(rounds)
+        return rounds
 
     def read(self, boxes: Boxes) -> ReadTotals:
         """Raises OtherRankError where another rank cannot, CorruptError, UnavailableError (of the exchange), and
@@ -133,6 +159,15 @@ class SharedReads:
         files = {file: _File(boxes, file) for file in sorted(boxes.rows)}
         stripes = {str(number): file.stripes() for number, file in files.items()}
         said = self._tell("", stripes, _content(boxes.manifest))
+        try:
+            rounds = self._share(boxes, files, said)
+        except BaseException:  # All ranks raise one.
+            self._tells = 0
+            raise
+        return boxes.read() if rounds is None else rounds.read_rest()
+
+    def _share(self, boxes: Boxes, files: Mapping[int, _File], said: list[Any]) -> _Rounds | None:
+        """Reads what ranks share; None: nothing. An error here is one on all ranks."""
         if len({told["content"] for told in said}) > 1:
             raise CorruptError(
                 f"{boxes.place.url}: ranks find different checkpoints of step {boxes.manifest.step}, this one that of save {boxes.manifest.save}; a "
@@ -141,31 +176,37 @@ class SharedReads:
         shares = readers_of([{int(file): each for file, each in told["files"].items()} for told in said])
         least = _LEAST_STRIPES if self._mode == "auto" else 1
         if len(shares) < least or not self._open():
-            return boxes.read()
+            return None
         try:
             rounds = _Rounds(boxes, files, shares, self._group, self._exchange, self._window)
             rounds.run()
         except BaseException:
             self._exchange.close()
             raise
-        return rounds.read_rest()
+        return rounds
 
     def give_up(self, error: Exception) -> None:
-        """Where this rank cannot read: tells the others, unless they know."""
-        if not self._is_told:
+        """Where this rank cannot read: tells the others, unless they know, or have read all."""
+        if self._tells > 0:
             with suppress(OtherRankError):
                 self._tell(f"{type(error).__name__}: {error}", {})
 
-    def _tell(self, error: str, files: dict[str, Any], content: int = 0) -> list[Any]:
-        self._is_told = True
-        told = {"error": error, "files": files, "content": content}
+    def _tell(self, error: str, files: dict[str, Any], content: int = 0, staged_bytes: int = 0) -> list[Any]:
+        self._tells -= 1
+        told = {"error": error, "files": files, "content": content, "staged_bytes": staged_bytes}
         said = self._group.gather("what to load", told)
         if any(each["error"] for each in said):
+            self._tells = 0
             raise OtherRankError
         return said
 
     def _open(self) -> bool:
         """False: ranks cannot hand anything to one another, and each reads for itself."""
+        if self._is_open is None:
+            self._is_open = self._open_together()
+        return self._is_open
+
+    def _open_together(self) -> bool:
         error = ""
         try:
             self._exchange.open()

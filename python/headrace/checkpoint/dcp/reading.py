@@ -21,7 +21,7 @@ from torch.futures import Future
 from headrace.checkpoint.arrays import Chunk, describe, torch_dtype
 from headrace.checkpoint.dcp.chosen_place import ChosenPlace
 from headrace.checkpoint.dcp.metadata import Leaves, metadata_of
-from headrace.checkpoint.loading import STAGE_BYTES, Boxes, Filling
+from headrace.checkpoint.loading import Boxes, Filling, Reads
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Place, check_step
 from headrace.checkpoint.tree import TORCH_SAVE, Node, paths_of, rebuild, values_in
@@ -173,7 +173,7 @@ class _Reading:
         self._allow_pickle = allow_pickle
         self._manifest, self._leaves, self._planner = manifest, leaves, planner
         self._boxes = Boxes(place, manifest)
-        self._filling = Filling(self._boxes, STAGE_BYTES)
+        self._filling = Filling(self._boxes, Reads())
         self._numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
         self._made: dict[str, Any] = {}  # Arrays that belong to values.
         self._then: list[Callable[[], None]] = []
