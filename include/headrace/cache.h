@@ -115,9 +115,11 @@ class Cache {
   virtual std::uint64_t used_bytes() const = 0;
   /// Of the file of an extent of `length_bytes`.
   virtual std::uint64_t stored_bytes(std::uint64_t length_bytes) const noexcept = 0;
-  /// Bytes that may come from stores now and are kept: with more, some are left out because too
+  /// Memory for what may come from stores now and is kept: with more, some is left out because too
   /// much waits to be written.
   virtual std::uint64_t write_room_bytes() const noexcept = 0;
+  /// What an extent of `length_bytes` takes of it at most.
+  virtual std::uint64_t waiting_bytes_of(std::uint64_t length_bytes) const noexcept = 0;
 
   // --- pins ---
 

@@ -1,15 +1,12 @@
 // Invariants, under the mutex:
-// - used <= limit; used + orphans <= committed <= limit + most_held. Committed counts slabs that
-// are
-//   out, held or warm, and reservations.
+// - used <= limit; used + orphans <= committed <= limit + held <= limit + most_held. Committed
+//   counts slabs that are out, held or warm, and reservations.
 // - try_acquire() fails only where what is in use leaves no room: everything else that is committed
 //   can be given back, one slab at a time.
 // - Classes from kClassCount on are those of shared slabs, of the sizes of the first kClassCount.
-// Each
-//   shared slab is mapped by itself, as slabs of 2 MiB and more are.
+//   Each shared slab is mapped by itself, as slabs of 2 MiB and more are.
 // - A slab of which parts are held is in held_ until the last hold ends. Until its owner has given
-// it
-//   back it is used; from then on it is an orphan, which counts apart from the limit.
+//   it back it is used; from then on it is an orphan, which counts apart from the limit.
 // - A span's addresses are all out, warm or cold slabs of one class. While it is *whole*, it has
 //   huge pages and no cold slab: a huge page is touched at once, so its slabs are committed at
 //   once. The first slab of it that gives its memory back ends that for good.
@@ -266,7 +263,7 @@ class PoolImpl final : public SlabPool {
   /// Counts memory that was not committed before.
   void commit(std::uint64_t bytes) HEADRACE_REQUIRES(mutex_) {
     const std::uint64_t committed = committed_bytes() + bytes;
-    HEADRACE_CHECK(committed <= most_committed_bytes());
+    HEADRACE_CHECK(committed <= room_bytes());
     committed_bytes_.store(committed, std::memory_order_relaxed);
     peak_bytes_.store(std::max(peak_bytes(), committed), std::memory_order_relaxed);
   }
@@ -281,7 +278,7 @@ class PoolImpl final : public SlabPool {
   /// *in use* leave no room, which the caller can reason about. It happens when the mix of sizes
   /// changes, not at steady state.
   void make_room(std::uint64_t bytes) HEADRACE_REQUIRES(mutex_) {
-    while (committed_bytes() + bytes > most_committed_bytes()) {
+    while (committed_bytes() + bytes > room_bytes()) {
       std::uint32_t oldest = kAllClassCount;
       for (std::uint32_t i = 0; i < kAllClassCount; ++i) {
         if (classes_[i].warm.empty()) continue;
@@ -313,7 +310,7 @@ class PoolImpl final : public SlabPool {
   /// More slabs of a class below 2 MiB, warm at once, where there is plenty of room.
   void add_whole_span(std::uint32_t index) HEADRACE_REQUIRES(mutex_) {
     const std::uint64_t size_bytes = span_bytes(index);
-    if (size_bytes > (most_committed_bytes() - committed_bytes()) / kWholeShare) return;
+    if (size_bytes > (room_bytes() - committed_bytes()) / kWholeShare) return;
     if (add_span(index, size_bytes, /*is_whole=*/true, classes_[index].warm)) commit(size_bytes);
   }
 
@@ -396,6 +393,7 @@ class PoolImpl final : public SlabPool {
     held_bytes_ -= class_bytes(slab.class_index);
     if (slab.is_orphan) take_back(at->first, slab.class_index);
     held_.erase(at);
+    make_room(0);
   }
 
   void take_back(std::byte* data, std::uint32_t class_index) noexcept HEADRACE_REQUIRES(mutex_) {
@@ -413,7 +411,11 @@ class PoolImpl final : public SlabPool {
     while (!held_.empty()) lock.wait(room_);
   }
 
-  std::uint64_t most_committed_bytes() const noexcept { return limit_bytes_ + most_held_bytes_; }
+  /// What may be committed. Room for holds that nobody has is nobody's: who lends it counts it
+  /// against something else meanwhile.
+  std::uint64_t room_bytes() const noexcept HEADRACE_REQUIRES(mutex_) {
+    return limit_bytes_ + held_bytes_;
+  }
 
   const std::uint64_t limit_bytes_;
   const std::uint64_t most_held_bytes_;

@@ -207,11 +207,12 @@ class Fill {
     if (!options_.is_all_required && unknown >= kSmallGroup && is_nearly_full(bytes)) return false;
     if (out_.empty()) return true;
     return out_.size() < kMostInFlight && out_bytes_ + bytes <= options_.memory_bytes &&
-           out_bytes_ + bytes <= cache_.write_room_bytes();
+           waiting_bytes_ + cache_.waiting_bytes_of(bytes) <= cache_.write_room_bytes();
   }
 
   Status begin(const Extent& extent) {
-    if (out_.empty() && cache_.write_room_bytes() < extent.length_bytes) cache_.flush();
+    const std::uint64_t waiting = cache_.waiting_bytes_of(extent.length_bytes);
+    if (out_.empty() && cache_.write_room_bytes() < waiting) cache_.flush();
     HEADRACE_TRY_ASSIGN(Slab slab, pool_.try_acquire(extent.length_bytes));
     Request request;
     request.key = extent.key;
@@ -224,6 +225,7 @@ class Fill {
     out_.push_back(extent);
     tags_.push_back(next_tag_++);
     out_bytes_ += extent.length_bytes;
+    waiting_bytes_ += waiting;
     queue_.push(std::move(request));
     queue_.flush();
     return {};
@@ -239,6 +241,7 @@ class Fill {
       out_.erase(out_.begin() + index);
       tags_.erase(found);
       out_bytes_ -= extent.length_bytes;
+      waiting_bytes_ -= cache_.waiting_bytes_of(extent.length_bytes);
       const bool came = completion.status.ok() && !completion.was_cached;
       const bool was_there = completion.status.ok() && completion.was_cached;
       Status status = std::move(completion.status);
@@ -287,6 +290,7 @@ class Fill {
   std::vector<Extent> out_;    ///< Under way, with their tags.
   std::vector<std::uint64_t> tags_;
   std::uint64_t next_tag_ = 0, out_bytes_ = 0;
+  std::uint64_t waiting_bytes_ = 0;  ///< Of out_, when they have come.
   std::array<Completion, kMostInFlight> done_;
   std::vector<Extent> group_;  ///< What came, and is looked for when the cache has written it.
   bool is_full_ = false;

@@ -64,7 +64,10 @@ Extent whole(std::uint64_t length_bytes, std::string_view etag = "v") {
 TEST(RequestPlan, CutsRangesIntoRequestsOfAboutTheSameSize) {
   const CutRule rule = cut_rule({.is_local = false});
   EXPECT_THAT(cut(rule, range(4 * kMiB)), ElementsAre(4 * kMiB));
-  EXPECT_THAT(cut(rule, range(4 * kMiB + 1)), ElementsAre(2 * kMiB + 1, 2 * kMiB));
+  EXPECT_THAT(cut(rule, range(4 * kMiB + 1)), ElementsAre(2 * kMiB + 4096, 2 * kMiB - 4095))
+      << "whole pages";
+  EXPECT_THAT(cut(cut_rule({.is_local = false}, 1000), range(1999)), ElementsAre(1000, 999))
+      << "never more than was allowed";
   EXPECT_THAT(cut(rule, range(9 * kMiB)), ElementsAre(3 * kMiB, 3 * kMiB, 3 * kMiB));
   EXPECT_THAT(cut(cut_rule({.is_local = true}), range(100 * kMiB)), ElementsAre(100 * kMiB));
   EXPECT_THAT(cut(cut_rule({.is_local = true}, kMiB), range(2 * kMiB)), ElementsAre(kMiB, kMiB));

@@ -1,6 +1,6 @@
 // A request's way: submit() gives it a slot; a reader's thread looks for its bytes in files. What
 // it finds is a completion; what it does not find goes to the store inside, once for all who want
-// it at the time, and from there, in wait(), to the caller and (a copy) to the cache.
+// it at the time, and from there, in wait(), to the caller and to the cache.
 //
 // Invariants:
 // - Every accepted request has a slot from submit() until its completion is handed out, and exactly

@@ -110,6 +110,9 @@ class DiskCache final : public Cache, public Tier {
     return file_bytes({{}, 0, length_bytes});
   }
   std::uint64_t write_room_bytes() const noexcept override;
+  std::uint64_t waiting_bytes_of(std::uint64_t length_bytes) const noexcept override {
+    return SlabPool::charged_bytes(length_bytes) + SlabPool::charged_bytes(FileParts::kPagesBytes);
+  }
   Status pin(const std::string& url_prefix) override;
   Result<bool> unpin(const std::string& url_prefix) override;
   Result<std::vector<std::string>> pins() override;

@@ -55,12 +55,10 @@ Status write_all(int fd, const FileParts& parts) {
 }
 
 Fd create_file(int directory, const char* path, int flags, bool is_direct) {
-  flags |= O_RDWR | O_CLOEXEC;
-  if (is_direct) {
-    Fd fd(::openat(directory, path, flags | O_DIRECT, 0600));
-    if (fd || errno != EINVAL) return fd;
-  }
-  return Fd(::openat(directory, path, flags, 0600));
+  Fd fd(::openat(directory, path, flags | O_RDWR | O_CLOEXEC, 0600));
+  // Not in open(): where that is refused, the file has been made all the same.
+  if (fd && is_direct) static_cast<void>(set_direct(fd.get(), true));
+  return fd;
 }
 
 /// False, with errno: its mode could not be set.
@@ -130,14 +128,18 @@ NewExtent::~NewExtent() {
 }
 
 bool NewExtent::can_be_nameless(int directory) {
-  auto fd = make_nameless(directory, false);
-  if (!fd) return false;
-  const std::string probe = unfinished_name();
-  FileLocks file(*std::move(fd));
-  static_cast<void>(file.try_lock(0));
-  if (link_nameless(file.file(), directory, probe.c_str()) != 0) return false;
-  file = FileLocks();
-  return ::unlinkat(directory, probe.c_str(), 0) == 0;
+  // More than once, since another process may take a probe for what a dead one has left.
+  for (int i = 0; i < 3; ++i) {
+    auto fd = make_nameless(directory, false);
+    if (!fd) return false;
+    const std::string probe = unfinished_name();
+    FileLocks file(*std::move(fd));
+    static_cast<void>(file.try_lock(0));
+    if (link_nameless(file.file(), directory, probe.c_str()) != 0) return false;
+    file = FileLocks();
+    if (::unlinkat(directory, probe.c_str(), 0) == 0) return true;
+  }
+  return false;
 }
 
 Result<NewExtent> NewExtent::make(Fd directory, bool is_direct, bool is_nameless) {
