@@ -4,7 +4,6 @@ that conjugate or negate stand for it, which take the same way; on a GPU see tes
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.checkpoint import Checkpointer, arrays, loading, safetensors
+from headrace.checkpoint import Checkpointer, landing, safetensors
 
 torch = pytest.importorskip("torch")
 
@@ -44,10 +43,10 @@ def leaves(state: dict[str, Any]) -> list[Any]:
 
 
 class Staged:
-    """What was staged, and the most at one time."""
+    """Memory that was taken for landing: now, and the most at one time; and all bytes that went through it."""
 
     def __init__(self) -> None:
-        self.all = self.now = self.most = 0
+        self.now = self.most = self.all = 0
 
     def give_back(self, size: int) -> None:
         self.now -= size
@@ -55,26 +54,28 @@ class Staged:
 
 @pytest.fixture
 def staged(monkeypatch: pytest.MonkeyPatch) -> Staged:
-    found, original = Staged(), arrays._staged
+    found, memory, take = Staged(), landing._memory, landing.Landing.take
 
-    def watched(*given: Any) -> Iterator[Any]:
-        for place in original(*given):
-            found.all += place.staged_bytes
-            found.now += place.staged_bytes
-            found.most = max(found.most, found.now)
-            weakref.finalize(place.memory.owner, found.give_back, place.staged_bytes)
-            yield place
-            del place
+    def watched(size: int, is_pinned: bool) -> Any:
+        found.now += size
+        found.most = max(found.most, found.now)
+        block = memory(size, is_pinned)
+        weakref.finalize(block, found.give_back, size)
+        return block
 
-    monkeypatch.setattr(arrays, "_staged", watched)
+    def counted(self: landing.Landing, like: Any) -> Any:
+        found.all += like.nbytes
+        return take(self, like)
+
+    monkeypatch.setattr(landing, "_memory", watched)
+    monkeypatch.setattr(landing.Landing, "take", counted)
+    monkeypatch.setattr(landing, "LANDING_BYTES", MOST)
+    monkeypatch.setattr(landing, "_BLOCK_BYTES", MOST // 4)
     return found
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
-def test_little_is_staged_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, staged: Staged, compression: Any
-) -> None:
-    monkeypatch.setattr(loading.Reads, "most_staged_bytes", MOST)
+def test_little_is_staged_at_a_time(tmp_path: Path, staged: Staged, compression: Any) -> None:
     saved, filled = views(1), views(2)
     with Checkpointer(tmp_path, compression=compression) as keeper:
         keeper.save(1, saved).result()
@@ -82,16 +83,14 @@ def test_little_is_staged_at_a_time(
     for wanted, got in zip(leaves(saved), leaves(filled), strict=True):
         assert torch.equal(got, wanted)
     assert staged.all == sum(each.nbytes for each in leaves(saved)) - saved["direct"].nbytes
-    row = saved["wide"][0].nbytes
-    assert MOST <= staged.most <= MOST + row
+    assert MOST <= staged.most <= MOST + saved["wide"][0].nbytes
     assert staged.now == 0
 
 
 @pytest.mark.parametrize("wrong", ["dtype", "read-only", "shared"])
 def test_what_cannot_be_loaded_is_told_before_anything_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
+    tmp_path: Path, staged: Staged, wrong: str
 ) -> None:
-    monkeypatch.setattr(loading.Reads, "most_staged_bytes", MOST)
     saved, filled = {**views(1), "z": np.ones((50, 3))}, {**views(2), "z": np.ones((50, 3))}
     before = [each.clone() for each in leaves(views(2))]
     if wrong == "dtype":
@@ -108,11 +107,10 @@ def test_what_cannot_be_loaded_is_told_before_anything_changes(
     assert all(torch.equal(a, b) for a, b in zip(leaves(filled), before, strict=True))
 
 
-def test_dcp_stages_little_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, staged: Staged) -> None:
+def test_dcp_stages_little_too(tmp_path: Path, staged: Staged) -> None:
     dcp = pytest.importorskip("torch.distributed.checkpoint")
     from headrace.checkpoint.dcp import Reader, Writer
 
-    monkeypatch.setattr(loading.Reads, "most_staged_bytes", MOST)
     saved, filled = views(1), views(2)
     for state in (saved, filled):
         state["many"] = dict(zip(map(str, range(200)), state["many"], strict=True))
@@ -125,12 +123,7 @@ def test_dcp_stages_little_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert 0 < staged.most <= MOST + saved["wide"][0].nbytes
 
 
-def test_safetensors_stage_little_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, staged: Staged
-) -> None:
-    from headrace.checkpoint.safetensors import reading
-
-    monkeypatch.setattr(reading, "_STAGE_BYTES", MOST)
+def test_safetensors_stage_little_too(tmp_path: Path, staged: Staged) -> None:
     saved, filled = views(1), views(2)
     for state in (saved, filled):
         state |= {f"many.{i}": each for i, each in enumerate(state.pop("many"))}

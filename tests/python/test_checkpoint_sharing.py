@@ -318,7 +318,8 @@ def test_rounds_are_the_same_on_all_ranks(
     job: Any, saved: Any, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """One rank has much to stage, one nothing; each byte is read once all the same."""
-    monkeypatch.setattr(sharing, "_STAGE_BYTES", most)
+    monkeypatch.setattr(sharing, "LANDING_BYTES", most)
+    monkeypatch.setattr(sharing, "_RUN_BYTES", 1 << 10)
     ranks, arrays = job(3), saved[1]
     total = sum(array.nbytes for array in arrays)
     wanted = [[(n, whole(shape)) for n, shape in enumerate(SHAPES)]] * 3
@@ -333,7 +334,8 @@ def test_rounds_are_the_same_on_all_ranks(
 def test_a_rank_that_fails_between_rounds_is_heard(
     job: Any, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    monkeypatch.setattr(sharing, "_STAGE_BYTES", 100 << 10)
+    monkeypatch.setattr(sharing, "LANDING_BYTES", 100 << 10)
+    monkeypatch.setattr(sharing, "_RUN_BYTES", 1 << 10)
     ranks = job(3)
     wanted = [[(n, whole(shape)) for n, shape in enumerate(SHAPES)]] * 3
     got = ranks.load_in_rounds(wanted, [1 << 20] * 3, lambda rank, n: (rank, n) == (1, after))
@@ -349,17 +351,21 @@ def test_a_rank_that_fails_after_the_last_round_holds_nobody_up(job: Any, saved:
     check([got[0], got[2]], wanted[:2], saved[1])
 
 
-def test_runs_of_arrays() -> None:
+def test_rounds_have_each_array_once_and_some_of_every_run() -> None:
     chosen = random.Random(5)
     for _ in range(300):
-        sizes = [chosen.choice([0, 1, 10, 1000]) for _ in range(chosen.randrange(30))]
+        sizes = [chosen.choice([0, 1 << 10, 1 << 20, 1 << 24]) for _ in range(chosen.randrange(400))]
         manifest: Any = SimpleNamespace(
             arrays=[SimpleNamespace(shape=(size,), dtype="F32") for size in sizes]
         )
-        count = chosen.randrange(8)
-        runs = rounds_of(manifest, count)
-        assert [number for run in runs for number in run] == list(range(len(sizes)))
-        assert len(runs) <= max(1, count) + 1
+        count = chosen.randrange(1, 8)
+        rounds = rounds_of(manifest, count)
+        assert sorted(number for some in rounds for number in some) == list(range(len(sizes)))
+        assert 1 <= len(rounds) <= count
+        # Whoever has half of the names has about half of each round.
+        half = [4 * sum(sizes[n] for n in some if n < len(sizes) // 2) for some in rounds]
+        if len(rounds) == count:
+            assert max(half) - min(half) <= 2 * (sharing._RUN_BYTES + (4 << 24))
 
 
 # --- Parts of it ---

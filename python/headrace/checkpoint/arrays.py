@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from headrace.checkpoint.landing import Landing
 from headrace.checkpoint.row_major import Memory, RowMajor
 from headrace.errors import InvalidArgumentError
 
@@ -67,8 +67,6 @@ class ToFill(NamedTuple):
     memory: Memory
     copy: Callable[[], Any] | None
     """Brings what was filled in to where it belongs; None: it is there."""
-    staged_bytes: int
-    """Of memory that was taken for it."""
 
 
 class Array:
@@ -138,24 +136,27 @@ class Array:
         """Of the chunks that cannot be filled where they are: see :meth:`places_to_fill`."""
         return sum(part.nbytes for part in self._parts if self.kind == "torch" and not _is_fillable(part))
 
-    def places_to_fill(self, number: int, most_bytes: float = math.inf) -> Iterator[ToFill]:
+    def places_to_fill(self, number: int, landing: Landing) -> Iterator[ToFill]:
         """Memory to fill a chunk in: its own; or, where that cannot be filled (other devices, views that conjugate or
-        negate), memory of this machine, for rows of at most ``most_bytes`` together, but one at least. It is taken
-        when it is asked for. See :meth:`check_writable`."""
+        negate), some of ``landing``, as many rows at a time as that has room for. It is taken when it is asked for.
+        See :meth:`check_writable`."""
         part, chunk = self._parts[number], self.chunks[number]
+        if self.kind == "torch" and not _is_fillable(part):
+            yield from _rows_to_fill(part.detach(), chunk, landing)
+        else:
+            yield ToFill(chunk, self.memory_to_fill(number), None)
+
+    def memory_to_fill(self, number: int) -> Memory:
+        """A chunk's own. Of an array of numpy or JAX, or a tensor that can be filled."""
+        part = self._parts[number]
         if self.kind == "torch":
-            part = part.detach()
-            if _is_fillable(part):
-                yield ToFill(chunk, Memory.of_torch(part), None, 0)
-            else:
-                yield from _staged(part, chunk, most_bytes)
-            return
+            return Memory.of_torch(part.detach())
         if self.kind == "jax":  # Its arrays do not change: see renewed().
             self._parts[number] = part = np.empty(part.shape, part.dtype)
-        yield ToFill(chunk, Memory.of_numpy(part), None, 0)
+        return Memory.of_numpy(part)
 
     def renewed(self) -> Any:
-        """Another array of JAX, in the same place, of what was written to places_to_fill()."""
+        """Another array of JAX, in the same place, of what was written to memory_to_fill()."""
         import jax
 
         chunks = dict(zip(self.chunks, self._parts, strict=True))
@@ -168,24 +169,26 @@ def _is_fillable(part: Any) -> bool:
     return bool(part.device.type == "cpu" and not part.is_conj() and not part.is_neg())
 
 
-def _staged(part: Any, chunk: Chunk, most_bytes: float) -> Iterator[ToFill]:
-    """Of a tensor that cannot be filled where it is: runs of its rows."""
-    if not part.dim():
-        yield _rows_to_fill(part, chunk)
+def _rows_to_fill(part: Any, chunk: Chunk, landing: Landing) -> Iterator[ToFill]:
+    """Of a tensor that cannot be filled where it is."""
+    if not part.nbytes:
         return
-    rows = len(part)
-    step = max(1, rows if part.nbytes <= most_bytes else int(most_bytes * rows // part.nbytes))
-    for first in range(0, max(rows, 1), step):
-        some = part[first : first + step]
-        yield _rows_to_fill(some, Chunk((chunk.offsets[0] + first, *chunk.offsets[1:]), tuple(some.shape)))
+    if not part.dim():
+        landing.room_for(part.nbytes, part.is_cuda)
+        yield _to_fill(part, chunk, landing)
+        return
+    first, row_bytes = 0, part[:1].nbytes
+    while first < len(part):
+        end = first + landing.room_for(row_bytes, part.is_cuda) // row_bytes
+        some = part[first:end]
+        box = Chunk((chunk.offsets[0] + first, *chunk.offsets[1:]), tuple(some.shape))
+        yield _to_fill(some, box, landing)
+        first = end
 
 
-def _rows_to_fill(some: Any, box: Chunk) -> ToFill:
-    import torch
-
-    # Of pinned memory torch keeps what is given back, for the next of that size.
-    staging = torch.empty(some.shape, dtype=some.dtype, pin_memory=some.is_cuda)
-    return ToFill(box, Memory.of_torch(staging), partial(some.copy_, staging), staging.nbytes)
+def _to_fill(some: Any, box: Chunk, landing: Landing) -> ToFill:
+    staging = landing.take(some)
+    return ToFill(box, Memory.of_torch(staging), partial(some.copy_, staging))
 
 
 def _torch_index(places: Any, like: Any) -> Any:
@@ -216,7 +219,7 @@ def empty_like_saved(name: str, kind: str, dtype: str, shape: Sequence[int]) -> 
     if kind == "torch":
         import torch
 
-        return torch.empty(tuple(shape), dtype=torch_dtype(dtype))
+        return torch.empty(tuple(shape), dtype=torch_dtype(dtype), device="cpu")
     return np.empty(tuple(shape), _numpy_dtype(name, dtype))
 
 

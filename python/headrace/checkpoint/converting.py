@@ -285,7 +285,7 @@ def _of_torch(node: Any) -> Any:
     import torch
 
     array = np.asarray(node)
-    out = torch.empty(array.shape, dtype=getattr(torch, array.dtype.name))
+    out = torch.empty(array.shape, dtype=getattr(torch, array.dtype.name), device="cpu")
     if array.size:
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         out.reshape(-1).view(torch.uint8).copy_(torch.from_numpy(raw.copy()))

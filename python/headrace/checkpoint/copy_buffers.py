@@ -67,7 +67,7 @@ def _memory(size: int, parts: Sequence[RowMajor]) -> Any:
         return np.empty(size, np.uint8)
     import torch
 
-    return torch.empty(size, dtype=torch.uint8, pin_memory=any(part.is_cuda for part in parts))
+    return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=any(part.is_cuda for part in parts))
 
 
 def _address(buffer: Any) -> int:

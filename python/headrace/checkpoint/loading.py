@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from headrace import _native
 from headrace.checkpoint.arrays import Array, Chunk, describe, empty_like_saved, width_of
 from headrace.checkpoint.earlier import verify_earlier
+from headrace.checkpoint.landing import Landing
 from headrace.checkpoint.manifest import Index, Manifest
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Planned
@@ -23,15 +24,19 @@ from headrace.errors import CorruptError, InvalidArgumentError
 
 __all__ = ["Boxes", "Filling", "ReadTotals", "Reads", "read_all", "read_bytes", "read_into", "verify"]
 
-STAGE_BYTES = 1 << 30
-"""Of this machine's memory, through which comes what lies elsewhere. The reads under way end with each such stretch:
-with less the store's latency would show."""
-
 
 class ReadTotals(NamedTuple):
     requests: int
     bytes: int
     """Read from data files."""
+
+
+class _Part(NamedTuple):
+    """What a saved chunk has of a box."""
+
+    chunk: int
+    common: Chunk
+    piece: Any
 
 
 class Boxes:
@@ -54,31 +59,27 @@ class Boxes:
         self._indexes: dict[int, Index] = {}
         self._owners: list[Any] = []
 
+    def check(self, number: int, target: Chunk) -> None:
+        """Raises CorruptError where the checkpoint does not have all of a box of an array."""
+        for _ in self._parts(number, target):
+            pass
+
     def add(self, number: int, target: Chunk, memory: Memory) -> None:
         """A box of an array, to be put into memory of that shape."""
         array = self.manifest.arrays[number]
         width = width_of(array.dtype)
         self._owners.append(memory.owner)
-        found = 0
-        for chunk_number, (chunk, rank) in enumerate(array.chunks):
-            common = _common(target, chunk)
-            if common is None:
-                continue
-            found += math.prod(common.sizes)
-            piece = self._piece(array, number, chunk_number, rank)
-            if piece.length != math.prod(chunk.sizes) * width:
-                raise CorruptError(
-                    f"{self.manifest.files[rank].index_key}: {array.name} has another length than its shape"
-                )
+        for part in self._parts(number, target):
+            chunk, rank = array.chunks[part.chunk]
             address = memory.address + sum(
                 (c - t) * stride
-                for c, t, stride in zip(common.offsets, target.offsets, memory.strides, strict=True)
+                for c, t, stride in zip(part.common.offsets, target.offsets, memory.strides, strict=True)
             )
-            start = [c - o for c, o in zip(common.offsets, chunk.offsets, strict=True)]
-            index = self._indexes[rank]
+            start = [c - o for c, o in zip(part.common.offsets, chunk.offsets, strict=True)]
+            index, piece = self._indexes[rank], part.piece
             file = self._own[rank] + piece.file
             self.named[file] = index, piece.file
-            self.first_blocks[file].append(index.first_block(number, chunk_number))
+            self.first_blocks[file].append(index.first_block(number, part.chunk))
             self._named_rows[file].append(f"{array.name}, of rank {rank}")
             self.rows[file].append(
                 (
@@ -88,11 +89,27 @@ class Boxes:
                     width,
                     chunk.sizes,
                     start,
-                    common.sizes,
+                    part.common.sizes,
                     address,
                     memory.strides,
                 )
             )
+
+    def _parts(self, number: int, target: Chunk) -> Iterator[_Part]:
+        """Of the saved chunks of an array what lies in a box of it."""
+        array = self.manifest.arrays[number]
+        found = 0
+        for chunk_number, (chunk, rank) in enumerate(array.chunks):
+            common = _common(target, chunk)
+            if common is None:
+                continue
+            found += math.prod(common.sizes)
+            piece = self._piece(array, number, chunk_number, rank)
+            if piece.length != math.prod(chunk.sizes) * width_of(array.dtype):
+                raise CorruptError(
+                    f"{self.manifest.files[rank].index_key}: {array.name} has another length than its shape"
+                )
+            yield _Part(chunk_number, common, piece)
         if found != math.prod(target.sizes):
             raise CorruptError(f"{array.name}: the checkpoint does not have all of it")
 
@@ -107,8 +124,7 @@ class Boxes:
         array = self.manifest.arrays[number]
         value = empty_like_saved(array.name, array.kind, array.dtype, array.shape)
         own = describe(array.name, value)
-        [to_fill] = own.places_to_fill(0)
-        self.add(number, to_fill.box, to_fill.memory)
+        self.add(number, own.chunks[0], own.memory_to_fill(0))
         return value
 
     def _piece(self, array: Planned, number: int, chunk: int, rank: int) -> Any:
@@ -144,11 +160,11 @@ class Boxes:
 class Reads:
     """How boxes are read: here, by each process for itself."""
 
-    most_staged_bytes: float = STAGE_BYTES
-    """What may be staged before it has to be read: see Filling."""
+    may_read_early = True
+    """Whether read() may be called whenever a process likes: see Filling."""
 
-    def plan_rounds(self, manifest: Manifest, staged_bytes: int) -> list[range]:
-        """Numbers of the arrays that are read in one call of read() each. ``staged_bytes``: what this process has to
+    def plan_rounds(self, manifest: Manifest, staged_bytes: int) -> Sequence[Collection[int]]:
+        """Numbers of the arrays that are read together, each in one round. ``staged_bytes``: what this process has to
         stage in all."""
         return [range(len(manifest.arrays))]
 
@@ -157,13 +173,13 @@ class Reads:
 
 
 class Filling:
-    """Fills arrays of this process. What lies where nothing can be read to (a GPU) comes through memory of this
-    machine; when that is as much as ``reads`` allows, and a row more, it is read, before run()."""
+    """Fills arrays of this process. What nothing can be read into comes through a Landing; where ``reads`` allows it,
+    that is read when it is full."""
 
     def __init__(self, boxes: Boxes, reads: Reads) -> None:
-        self._boxes, self._reads, self._most_bytes = boxes, reads, reads.most_staged_bytes
+        self._boxes, self._reads = boxes, reads
+        self._landing = Landing(when_full=self.run if reads.may_read_early else None)
         self._copies: list[Callable[[], Any]] = []
-        self._staged_bytes = 0
         self._requests = self._read_bytes = 0
 
     @property
@@ -177,15 +193,11 @@ class Filling:
         shift = [0] * len(whole.offsets)
         if chunk is not None:
             shift = [a - b for a, b in zip(chunk.offsets, whole.offsets, strict=True)]
-        for place in own.places_to_fill(chunk_number, self._most_bytes):
+        for place in own.places_to_fill(chunk_number, self._landing):
             offsets = tuple(a + b for a, b in zip(place.box.offsets, shift, strict=True))
             self._boxes.add(number, Chunk(offsets, place.box.sizes), place.memory)
             if place.copy is not None:
                 self._copies.append(place.copy)
-                self._staged_bytes += place.staged_bytes
-            if self._staged_bytes >= self._most_bytes:
-                self.run()
-            del place  # And its memory, before more is taken.
 
     def run(self) -> None:
         """Reads what was added and was not read yet."""
@@ -195,7 +207,11 @@ class Filling:
         for copy in self._copies:
             copy()
         self._copies.clear()
-        self._staged_bytes = 0
+        self._landing.clear()
+
+    def close(self) -> None:
+        """Nothing more is added."""
+        self._landing.close()
 
 
 def _common(one: Chunk, other: Chunk) -> Chunk | None:
@@ -287,13 +303,19 @@ def read_into(
     }
     filling = Filling(boxes, reads)
     new = {}
-    for some in reads.plan_rounds(manifest, sum(own.staged_bytes for _, own in owns)):
+    staged_bytes = sum(own.staged_bytes for _, own in owns)
+    if staged_bytes:  # Some of it is read before all of it was looked for.
+        for number, own in owns:
+            for chunk in own.chunks:
+                boxes.check(number, chunk)
+    for some in reads.plan_rounds(manifest, staged_bytes):
         for number, own in owns:
             for chunk_number in range(len(own.chunks) if number in some else 0):
                 filling.add(number, own, chunk_number)
         for number in wanted.intersection(some):
             new[manifest.arrays[number].name] = boxes.make(number)
         filling.run()
+    filling.close()
     found = {**found, **{own.name: own.renewed() for _, own in owns if own.kind == "jax"}}
     tree = overlay(template, manifest.tree, union=not partial)
     return rebuild(

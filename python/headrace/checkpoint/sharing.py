@@ -12,11 +12,10 @@ sums, which are of the bytes before they were encrypted, from an index that it h
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -28,6 +27,7 @@ from headrace.checkpoint.arrays import width_of
 from headrace.checkpoint.blocks import BlockMap, Ranges, cut, merged, within
 from headrace.checkpoint.exchange import Bytes, Exchange
 from headrace.checkpoint.group import Group
+from headrace.checkpoint.landing import LANDING_BYTES
 from headrace.checkpoint.loading import Boxes, Reads, ReadTotals
 from headrace.checkpoint.manifest import Manifest
 from headrace.errors import CorruptError, UnavailableError
@@ -44,7 +44,7 @@ _BLOCK = _native.checkpoint_sum_block_bytes()
 _STRIPE_BLOCKS = 512  # 8 MiB; a power of two.
 _WINDOW_STRIPES = 8  # That are read together, and as many ahead.
 _ROUND_BYTES = 64 << 20  # That a rank takes from all others in one round.
-_STAGE_BYTES = 1 << 30  # That the rank which stages most does in a round, about.
+_RUN_BYTES = 64 << 20  # Of arrays that follow one another and are read in the same round.
 _LEAST_STRIPES = 2  # Below that it is not worth a process group.
 
 
@@ -81,16 +81,17 @@ def readers_of(wanted: Sequence[Mapping[int, Sequence[Sequence[int]]]]) -> dict[
     return shares
 
 
-def rounds_of(manifest: Manifest, count: int) -> list[range]:
-    """The arrays in about so many runs of about as many bytes, by number. The same on all ranks."""
-    sizes = [math.prod(array.shape) * width_of(array.dtype) for array in manifest.arrays]
-    goal, run, ends = sum(sizes) // max(1, count), 0, []
-    for number, size in enumerate(sizes[:-1]):
-        run += size
-        if count > 1 and run >= goal:
-            ends.append(number + 1)
-            run = 0
-    return [range(first, end) for first, end in itertools.pairwise([0, *ends, len(sizes)])]
+def rounds_of(manifest: Manifest, count: int) -> list[set[int]]:
+    """The arrays, dealt out to so many rounds by runs, so that each has about as much of whatever a rank wants: parts
+    of all arrays, or all of some that follow one another. The same on all ranks."""
+    rounds: list[set[int]] = [set() for _ in range(max(1, count))]
+    turn = run = 0
+    for number, array in enumerate(manifest.arrays):
+        rounds[turn].add(number)
+        run += math.prod(array.shape) * width_of(array.dtype)
+        if run >= _RUN_BYTES:
+            turn, run = (turn + 1) % len(rounds), 0
+    return [each for each in rounds if each] or [set()]
 
 
 def _content(manifest: Manifest) -> int:
@@ -142,14 +143,14 @@ class SharedReads(Reads):
     def __init__(self, group: Group, exchange: Exchange, mode: Mode, memory: int) -> None:
         self._group, self._exchange, self._mode = group, exchange, mode
         self._window = int(np.clip(memory // 4 // (_STRIPE_BLOCKS * _BLOCK), 1, _WINDOW_STRIPES))
-        self.most_staged_bytes = math.inf  # All read together, in the rounds that were planned.
+        self.may_read_early = False
         self._tells = 1  # That others wait for, of this rank.
         self._is_open: bool | None = None
 
-    def plan_rounds(self, manifest: Manifest, staged_bytes: int) -> list[range]:
-        """As many rounds as the rank needs that stages most: all ranks call read() in each. Raises as read()."""
+    def plan_rounds(self, manifest: Manifest, staged_bytes: int) -> Sequence[Collection[int]]:
+        """About as many rounds as the rank needs that stages most: all ranks call read() in each. Raises as read()."""
         said = self._tell("", {}, staged_bytes=staged_bytes)
-        rounds = rounds_of(manifest, -(-max(told["staged_bytes"] for told in said) // _STAGE_BYTES))
+        rounds = rounds_of(manifest, -(-max(told["staged_bytes"] for told in said) // LANDING_BYTES))
         self._tells = len(rounds)
         return rounds
 

@@ -183,6 +183,7 @@ class _Reading:
 
     def run(self) -> None:
         self._filling.run()
+        self._filling.close()
         for each in self._then:
             each()
 
@@ -192,7 +193,7 @@ class _Reading:
         target = self._planner.resolve_tensor(item).detach()
         dtype = torch_dtype(array.dtype)
         # As DCP does it: another dtype is converted to.
-        given = target if target.dtype == dtype else torch.empty(target.shape, dtype=dtype)
+        given = target if target.dtype == dtype else torch.empty(target.shape, dtype=dtype, device="cpu")
         chunk = item.storage_index.offset or (0,) * len(array.shape)
         box = Chunk(
             tuple(a + b for a, b in zip(chunk, item.storage_offsets, strict=True)), tuple(item.lengths)

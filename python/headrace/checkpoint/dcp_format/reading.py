@@ -186,7 +186,7 @@ class _Checkpoint:
         dtype = about.properties.state[0] if hasattr(about.properties, "state") else about.properties.dtype
         if not isinstance(dtype, torch.dtype):
             raise CorruptError(f"{self._where}: {name}: {dtype!r:.40} is no dtype")
-        return torch.empty(tuple(about.size), dtype=dtype)
+        return torch.empty(tuple(about.size), dtype=dtype, device="cpu")
 
 
 def _numbers(stored: list[_Stored], by_item: Mapping[Item, Any]) -> list[int]:
@@ -253,7 +253,7 @@ def _tensor(stored: StoredTensor, archive: Archive) -> Any:
     dtype = getattr(torch, stored.dtype)
     last = stored.offset + sum((n - 1) * s for n, s in zip(stored.shape, stored.strides, strict=True))
     if math.prod(stored.shape) == 0:
-        return torch.empty(stored.shape, dtype=dtype)
+        return torch.empty(stored.shape, dtype=dtype, device="cpu")
     if min(stored.offset, *stored.strides, 0) < 0 or (last + 1) * dtype.itemsize > len(data):
         raise CorruptError(f"{archive.item.key}: a tensor lies outside of its storage")
     whole = torch.frombuffer(data, dtype=torch.uint8).view(dtype)

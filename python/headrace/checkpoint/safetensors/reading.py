@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import _native
 from headrace.checkpoint.arrays import Array, Chunk, describe, empty_like_saved, width_of
 from headrace.checkpoint.files_at_once import read_files
+from headrace.checkpoint.landing import Landing
 from headrace.checkpoint.row_major import Memory
 from headrace.checkpoint.safetensors.files import Found, find_files, split_url
 from headrace.checkpoint.safetensors.header import Stored
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from headrace.store.store import StoreOptions
 
 __all__ = ["load"]
-
-_STAGE_BYTES = 256 << 20
-"""As loading.STAGE_BYTES, of each of the files that are read at once."""
 
 
 def load(
@@ -167,8 +165,7 @@ class _Making:
             dtype, shape = plain(stored, name)
             values[name] = empty_like_saved(name, self._framework, dtype, shape)
             own = describe(name, values[name])
-            [to_fill] = own.places_to_fill(0)
-            self._reading.add(name, to_fill.box, to_fill.memory)
+            self._reading.add(name, own.chunks[0], own.memory_to_fill(0))
         self._reading.read(key)
         self._reading.end(key)
         for name, value in values.items():
@@ -218,10 +215,15 @@ class _Filling:
             )
 
     def run(self) -> dict[str, Any]:
-        by_file: dict[str, list[tuple[str, Array]]] = defaultdict(list)
+        wanted: dict[str, list[tuple[str, Array]]] = defaultdict(list)
         for name, source in self._sources.items():
-            by_file[self._found.tensors[source][0]].append((source, self._described(name, source)))
-        read_files(self._reading.store, lambda key: self._fill(key, by_file[key]), list(by_file))
+            wanted[self._found.tensors[source][0]].append((source, self._described(name, source)))
+        staged = {key for key, some in wanted.items() if any(own.staged_bytes for _, own in some)}
+        at_once = [key for key in wanted if key not in staged]
+        read_files(self._reading.store, lambda key: self._fill(key, wanted[key]), at_once)
+        # Here, and one after the other: what torch copies depends on the thread (its stream, its modes).
+        for key in sorted(staged):
+            self._fill(key, wanted[key])
         return {**self._targets, **{name: array.renewed() for name, array in self._renewed.items()}}
 
     def _described(self, name: str, source: str) -> Array:
@@ -242,26 +244,24 @@ class _Filling:
     def _fill(self, key: str, wanted: list[tuple[str, Array]]) -> None:
         """From one file."""
         copies: list[Callable[[], Any]] = []
-        staged_bytes = 0
+
+        def land() -> None:
+            self._reading.read(key)
+            for copy in copies:
+                copy()
+            copies.clear()
+            landing.clear()
+
+        landing = Landing(when_full=land)
         for source, own in wanted:
             for number in range(len(own.chunks)):
-                for place in own.places_to_fill(number, _STAGE_BYTES):
+                for place in own.places_to_fill(number, landing):
                     self._reading.add(source, place.box, place.memory)
                     if place.copy is not None:
                         copies.append(place.copy)
-                        staged_bytes += place.staged_bytes
-                    if staged_bytes >= _STAGE_BYTES:
-                        self._land(key, copies)
-                        staged_bytes = 0
-                    del place  # And its memory, before more is taken.
-        self._land(key, copies)
+        land()
+        landing.close()
         self._reading.end(key)
-
-    def _land(self, key: str, copies: list[Callable[[], Any]]) -> None:
-        self._reading.read(key)
-        for copy in copies:
-            copy()
-        copies.clear()
 
 
 def _memory_of(value: Any) -> Any:

@@ -44,7 +44,7 @@ class Cuda:
 
     def allocate_pinned(self, size_bytes: int) -> torch.Tensor:
         with torch.cuda.device(self._device):  # Pinning makes a context on the current device.
-            return torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
+            return torch.empty(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=True)
 
     def copying(self) -> AbstractContextManager[Any]:
         return torch.cuda.stream(self._stream)
