@@ -391,7 +391,8 @@ class Checkpointer(live.Closing):
 
         :param into: a state of the same structure whose arrays are filled in place, whatever part of each this
             rank has: the mesh may be another than that of the save. What has ``load_state_dict()`` in the
-            outermost dict is given its part. Default: arrays are made, whole.
+            outermost dict is given its part. After an error it may have some of one checkpoint and some of
+            another. Default: arrays are made, whole.
         :param partial: load only what is both in the checkpoint and in ``into``.
         :returns: the state, with ``into``'s arrays and objects in it.
 
