@@ -173,6 +173,7 @@ Status DiskCache::start() {
   readers_ = std::make_unique<ThreadPool>(options_.reader_count, kReadQueue);
   writers_ = std::make_unique<ThreadPool>(options_.writer_count, kWriteQueue);
   makers_ = std::make_unique<ThreadPool>(options_.writer_count, kWriteQueue);
+  namers_ = std::make_unique<ThreadPool>(1, kWriteQueue);
   delayed_ = std::make_unique<DelayedTasks>(*readers_);
   return {};
 }
@@ -192,8 +193,9 @@ void DiskCache::allow_buffers(std::uint64_t bytes) noexcept {
 DiskCache::~DiskCache() {
   delayed_.reset();
   readers_.reset();
-  flush();  // Writers and makers hand on to each other.
+  flush();  // So none hands anything on to another.
   makers_.reset();
+  namers_.reset();
   writers_.reset();
 }
 
@@ -402,7 +404,7 @@ void DiskCache::begin(const std::shared_ptr<Write>& job) {
   HEADRACE_CHECK(makers_->submit([this, job, end] {
     give_way();
     make_file(*job);
-    HEADRACE_CHECK(writers_->submit(end));
+    HEADRACE_CHECK(namers_->submit(end));
   }));
 }
 

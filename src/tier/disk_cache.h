@@ -212,8 +212,9 @@ class DiskCache final : public Cache, public Tier {
   Counter hits_, hit_bytes_, misses_, miss_bytes_, passed_bytes_, waits_, written_bytes_,
       skipped_bytes_, evicted_bytes_, corrupt_, failures_, pin_refusals_;
 
-  // Their tasks use all of the above. Makers give way to all other threads.
-  std::unique_ptr<ThreadPool> readers_, writers_, makers_;
+  // Their tasks use all of the above. Makers give way to all other threads, so nobody who waits
+  // for a read shares a lock with them: whatever a maker hands on goes to the namer.
+  std::unique_ptr<ThreadPool> readers_, writers_, makers_, namers_;
   std::unique_ptr<DelayedTasks> delayed_;  // Of readers_.
 };
 
