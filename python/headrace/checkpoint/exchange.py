@@ -57,7 +57,7 @@ class TorchExchange:
         import torch
         import torch.distributed as dist
 
-        flag = torch.tensor([int(here)], dtype=torch.int32)
+        flag = torch.tensor([int(here)], dtype=torch.int32, device="cpu")
         with _explained():
             dist.all_reduce(flag, dist.ReduceOp.MAX, group=self._group)
         return bool(flag.item())
@@ -67,7 +67,7 @@ class TorchExchange:
         import torch.distributed as dist
 
         rank = dist.get_rank()
-        sizes = torch.tensor([len(part) for part in parts], dtype=torch.int64)
+        sizes = torch.tensor([len(part) for part in parts], dtype=torch.int64, device="cpu")
         coming = torch.empty_like(sizes)
         with _explained():
             dist.all_to_all_single(coming, sizes, group=self._group)
