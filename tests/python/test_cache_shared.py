@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import where
+from conftest import sent_bytes, where
 from image_jpeg import photograph, saved
 
 import headrace as hr
@@ -80,10 +80,6 @@ def size_of_data(tmp_path: Path) -> int:
     return sum(path.stat().st_size for path in (tmp_path / "root" / "b").iterdir())
 
 
-def sent(server: simulator.Server) -> int:
-    return int(server.stats()["bytes"].get("get_object", {}).get("sent", 0))
-
-
 def read_share(rank: int, epochs: int, options: dict[str, Any], out: Any) -> None:
     with hr.Loader("s3://b", rank=rank, world_size=2, batch_size=8, memory="128MiB", **options) as loader:
         for _ in range(epochs):
@@ -108,9 +104,9 @@ def test_nodes_share_what_they_fetch(shared: SharedFolder, store: simulator.Serv
         assert sorted(x for _, seen, _ in ends for x in seen) == list(range(SAMPLES))
     for process, _ in nodes:
         process.join()
-    print(f"two nodes, two epochs: {sent(store) / size_of_data(tmp_path):.4f} x the data")
+    print(f"two nodes, two epochs: {sent_bytes(store) / size_of_data(tmp_path):.4f} x the data")
     # 1.00 on a machine with time. A node that waits for three seconds fetches for itself.
-    assert sent(store) <= 1.1 * size_of_data(tmp_path)
+    assert sent_bytes(store) <= 1.1 * size_of_data(tmp_path)
     for _, _, stats in ends:
         assert stats["cache.corrupt"] == stats["cache.failures"] == 0
         assert stats["cache.hits"] > 0

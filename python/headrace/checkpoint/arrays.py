@@ -5,20 +5,18 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from headrace.checkpoint.landing import Landing
-from headrace.checkpoint.row_major import Memory, RowMajor
+from headrace.checkpoint.row_major import Memory, RowMajor, shows_its_memory
 from headrace.errors import InvalidArgumentError
 
 __all__ = [
     "Array",
     "Chunk",
-    "ToFill",
     "describe",
     "empty_like_saved",
     "saved_dtype",
@@ -58,15 +56,6 @@ class Chunk(NamedTuple):
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
-
-
-class ToFill(NamedTuple):
-    """Memory to be filled with a box of an array."""
-
-    box: Chunk
-    memory: Memory
-    copy: Callable[[], Any] | None
-    """Brings what was filled in to where it belongs; None: it is there."""
 
 
 class Array:
@@ -134,17 +123,17 @@ class Array:
     @property
     def staged_bytes(self) -> int:
         """Of the chunks that cannot be filled where they are: see :meth:`places_to_fill`."""
-        return sum(part.nbytes for part in self._parts if self.kind == "torch" and not _is_fillable(part))
+        return sum(part.nbytes for part in self._parts if self.kind == "torch" and not shows_its_memory(part))
 
-    def places_to_fill(self, number: int, landing: Landing) -> Iterator[ToFill]:
-        """Memory to fill a chunk in: its own; or, where that cannot be filled (other devices, views that conjugate or
-        negate), some of ``landing``, as many rows at a time as that has room for. It is taken when it is asked for.
-        See :meth:`check_writable`."""
+    def places_to_fill(self, number: int, landing: Landing) -> Iterator[tuple[Chunk, Memory]]:
+        """Memory to fill a chunk in, box by box: its own; or, where that cannot be filled (other devices, views that
+        conjugate or negate), some of ``landing``, as many rows at a time as that has room for. It is taken when it is
+        asked for. See :meth:`check_writable`."""
         part, chunk = self._parts[number], self.chunks[number]
-        if self.kind == "torch" and not _is_fillable(part):
+        if self.kind == "torch" and not shows_its_memory(part):
             yield from _rows_to_fill(part.detach(), chunk, landing)
         else:
-            yield ToFill(chunk, self.memory_to_fill(number), None)
+            yield chunk, self.memory_to_fill(number)
 
     def memory_to_fill(self, number: int) -> Memory:
         """A chunk's own. Of an array of numpy or JAX, or a tensor that can be filled."""
@@ -165,30 +154,21 @@ class Array:
         )
 
 
-def _is_fillable(part: Any) -> bool:
-    return bool(part.device.type == "cpu" and not part.is_conj() and not part.is_neg())
-
-
-def _rows_to_fill(part: Any, chunk: Chunk, landing: Landing) -> Iterator[ToFill]:
+def _rows_to_fill(part: Any, chunk: Chunk, landing: Landing) -> Iterator[tuple[Chunk, Memory]]:
     """Of a tensor that cannot be filled where it is."""
     if not part.nbytes:
         return
     if not part.dim():
         landing.room_for(part.nbytes, part.is_cuda)
-        yield _to_fill(part, chunk, landing)
+        yield chunk, Memory.of_torch(landing.take(part))
         return
     first, row_bytes = 0, part[:1].nbytes
     while first < len(part):
         end = first + landing.room_for(row_bytes, part.is_cuda) // row_bytes
         some = part[first:end]
         box = Chunk((chunk.offsets[0] + first, *chunk.offsets[1:]), tuple(some.shape))
-        yield _to_fill(some, box, landing)
+        yield box, Memory.of_torch(landing.take(some))
         first = end
-
-
-def _to_fill(some: Any, box: Chunk, landing: Landing) -> ToFill:
-    staging = landing.take(some)
-    return ToFill(box, Memory.of_torch(staging), partial(some.copy_, staging))
 
 
 def _torch_index(places: Any, like: Any) -> Any:

@@ -19,7 +19,7 @@ class Landing:
 
     They have LANDING_BYTES in all, but for a row that is longer.
 
-    :param when_full: makes what was taken free again: by :meth:`clear`. None: more is taken.
+    :param when_full: reads what was taken, and calls :meth:`land`. None: more is taken.
     """
 
     def __init__(self, when_full: Callable[[], None] | None = None) -> None:
@@ -27,6 +27,7 @@ class Landing:
         self._taken: list[Any] = []  # Blocks. The last one is being filled, from _at on.
         self._free: list[Any] = []  # Of the usual size.
         self._at = 0
+        self._targets: list[tuple[Any, Any]] = []  # And what was taken for each.
 
     def room_for(self, least_bytes: int, is_pinned: bool) -> int:
         """Bytes that may be taken in one piece: ``least_bytes`` or more."""
@@ -40,14 +41,20 @@ class Landing:
             self._at = 0
         return self._left
 
-    def take(self, like: Any) -> Any:
-        """A tensor of the same shape and dtype. After room_for() has said that there is room."""
+    def take(self, target: Any) -> Any:
+        """A tensor of the same shape and dtype, to be filled for ``target``. After room_for() has said that there is
+        room."""
         begin = self._at
-        self._at = begin + -(-like.nbytes // _ALIGNMENT) * _ALIGNMENT
-        return self._taken[-1][begin : begin + like.nbytes].view(like.dtype).view(like.shape)
+        self._at = begin + -(-target.nbytes // _ALIGNMENT) * _ALIGNMENT
+        taken = self._taken[-1][begin : begin + target.nbytes].view(target.dtype).view(target.shape)
+        self._targets.append((target, taken))
+        return taken
 
-    def clear(self) -> None:
-        """What was taken is not needed any more."""
+    def land(self) -> None:
+        """Copies what was filled to where it belongs; what was taken is free again."""
+        for target, taken in self._targets:
+            target.copy_(taken)
+        self._targets.clear()
         self._free += [block for block in self._taken if len(block) == _BLOCK_BYTES]
         self._taken.clear()
         self._at = 0

@@ -179,7 +179,6 @@ class Filling:
     def __init__(self, boxes: Boxes, reads: Reads) -> None:
         self._boxes, self._reads = boxes, reads
         self._landing = Landing(when_full=self.run if reads.may_read_early else None)
-        self._copies: list[Callable[[], Any]] = []
         self._requests = self._read_bytes = 0
 
     @property
@@ -193,21 +192,16 @@ class Filling:
         shift = [0] * len(whole.offsets)
         if chunk is not None:
             shift = [a - b for a, b in zip(chunk.offsets, whole.offsets, strict=True)]
-        for place in own.places_to_fill(chunk_number, self._landing):
-            offsets = tuple(a + b for a, b in zip(place.box.offsets, shift, strict=True))
-            self._boxes.add(number, Chunk(offsets, place.box.sizes), place.memory)
-            if place.copy is not None:
-                self._copies.append(place.copy)
+        for box, memory in own.places_to_fill(chunk_number, self._landing):
+            offsets = tuple(a + b for a, b in zip(box.offsets, shift, strict=True))
+            self._boxes.add(number, Chunk(offsets, box.sizes), memory)
 
     def run(self) -> None:
         """Reads what was added and was not read yet."""
         some = self._reads.read(self._boxes)
         self._requests, self._read_bytes = self._requests + some.requests, self._read_bytes + some.bytes
         self._boxes.forget()
-        for copy in self._copies:
-            copy()
-        self._copies.clear()
-        self._landing.clear()
+        self._landing.land()
 
     def close(self) -> None:
         """Nothing more is added."""

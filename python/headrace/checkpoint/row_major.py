@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Memory", "RowMajor", "boxes_of"]
+__all__ = ["Memory", "RowMajor", "boxes_of", "shows_its_memory"]
 
 
 class Memory(NamedTuple):
@@ -28,6 +28,11 @@ class Memory(NamedTuple):
     @classmethod
     def of_numpy(cls, array: np.ndarray[Any, Any]) -> Memory:
         return cls(array.ctypes.data, array.strides, array)
+
+
+def shows_its_memory(tensor: Any) -> bool:
+    """Whether the memory of a tensor is this machine's, and holds the numbers that the tensor shows."""
+    return bool(tensor.device.type == "cpu" and not tensor.is_conj() and not tensor.is_neg())
 
 
 def boxes_of(shape: Sequence[int], first: int, count: int) -> Iterator[tuple[Any, ...]]:
@@ -65,8 +70,7 @@ class RowMajor:
         part = self._part
         if not self.is_torch:
             return Memory.of_numpy(part) if part.flags.c_contiguous else None
-        lies = part.device.type == "cpu" and part.is_contiguous()
-        return Memory.of_torch(part) if lies and not part.is_conj() and not part.is_neg() else None
+        return Memory.of_torch(part) if shows_its_memory(part) and part.is_contiguous() else None
 
     def copy(self, first_byte: int, out: Any) -> Callable[[], None]:
         """Copies bytes from ``first_byte`` on, whole elements, to ``out`` (uint8; of torch for one of torch), which

@@ -243,23 +243,17 @@ class _Filling:
 
     def _fill(self, key: str, wanted: list[tuple[str, Array]]) -> None:
         """From one file."""
-        copies: list[Callable[[], Any]] = []
 
-        def land() -> None:
+        def read() -> None:
             self._reading.read(key)
-            for copy in copies:
-                copy()
-            copies.clear()
-            landing.clear()
+            landing.land()
 
-        landing = Landing(when_full=land)
+        landing = Landing(when_full=read)
         for source, own in wanted:
             for number in range(len(own.chunks)):
-                for place in own.places_to_fill(number, landing):
-                    self._reading.add(source, place.box, place.memory)
-                    if place.copy is not None:
-                        copies.append(place.copy)
-        land()
+                for box, memory in own.places_to_fill(number, landing):
+                    self._reading.add(source, box, memory)
+        read()
         landing.close()
         self._reading.end(key)
 
