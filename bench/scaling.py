@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from decode_settings import write_jpegs
+from peers.tokens import TOKENS, token_rows
 from simulated import simulated, store_options
 
 import headrace as hr
@@ -37,12 +38,10 @@ class Run(NamedTuple):
 
 
 def write_tokens(root: Path, count: int) -> None:
-    """Of 2,048 tokens each, as peers/tokens.py writes them."""
-    rng = np.random.default_rng(1)
-    with hr.prepare.MDSWriter(root, {"tokens": "ndarray:uint16:2048"}) as writer:
-        for _ in range(count // 4096):
-            for row in rng.integers(0, 50_000, (4096, 2048), dtype=np.uint16):
-                writer.write({"tokens": row})
+    """As peers/tokens.py writes them."""
+    with hr.prepare.MDSWriter(root, {"tokens": f"ndarray:uint16:{TOKENS}"}) as writer:
+        for row in token_rows(count):
+            writer.write({"tokens": row})
 
 
 def load(url: str, workers: int, seconds: float, case: str, **store: Any) -> Run:

@@ -28,7 +28,7 @@ Leaf read_leaf(unsigned leaf) noexcept {
   return out;
 }
 
-/// Which registers the kernel saves. As bytes, since the intrinsic needs a target of its own.
+/// Which registers the kernel saves. Not by the intrinsic, which needs a target of its own.
 std::uint64_t read_xcr0() noexcept {
   std::uint32_t low = 0;
   std::uint32_t high = 0;

@@ -134,13 +134,22 @@ __attribute__((target("avx512f,avx512dq,vpclmulqdq,pclmul"))) std::array<std::by
 
 }  // namespace
 
-FoldWidth best_fold_width() noexcept {
+namespace {
+
+FoldWidth find_fold_width() noexcept {
   if (!has_cpu_feature(CpuFeature::kPclmul) || !has_cpu_feature(CpuFeature::kSse41))
     return FoldWidth::kNone;
   const bool is_wide = has_cpu_feature(CpuFeature::kAvx512f) &&
                        has_cpu_feature(CpuFeature::kAvx512dq) &&
                        has_cpu_feature(CpuFeature::kVpclmulqdq);
   return is_wide ? FoldWidth::k512 : FoldWidth::k128;
+}
+
+}  // namespace
+
+FoldWidth best_fold_width() noexcept {
+  static const FoldWidth kBest = find_fold_width();
+  return kBest;
 }
 
 std::array<std::byte, 16> fold(std::span<const std::byte> bytes, std::uint64_t before,

@@ -1,8 +1,8 @@
 // Invariants:
 // - Whoever reads never waits for whoever writes: files are read and written by threads of their
-//   own, and what finds no memory or no room to be written in is left out. A writer reserves room
-//   and names the file; while nobody else may want it soon, a maker, which gives way to all other
-//   threads, makes it in between.
+//   own, and what finds no memory or no room to be written in is left out. A writer reserves
+//   room, makes the file and names it; while nobody else may want it soon, a maker makes it, which
+//   gives way to all other threads, and the namer names it.
 // - Sums are made of the bytes as they came. Whoever has the slab that is written from may change
 //   it meanwhile: then the file does not match them.
 // - A file comes and goes inside a Ledger::Change, and is paid for before it comes.
@@ -173,7 +173,7 @@ Status DiskCache::start() {
   readers_ = std::make_unique<ThreadPool>(options_.reader_count, kReadQueue);
   writers_ = std::make_unique<ThreadPool>(options_.writer_count, kWriteQueue);
   makers_ = std::make_unique<ThreadPool>(options_.writer_count, kWriteQueue);
-  namers_ = std::make_unique<ThreadPool>(1, kWriteQueue);
+  namer_ = std::make_unique<ThreadPool>(1, kWriteQueue);
   delayed_ = std::make_unique<DelayedTasks>(*readers_);
   return {};
 }
@@ -195,7 +195,7 @@ DiskCache::~DiskCache() {
   readers_.reset();
   flush();  // So none hands anything on to another.
   makers_.reset();
-  namers_.reset();
+  namer_.reset();
   writers_.reset();
 }
 
@@ -404,7 +404,7 @@ void DiskCache::begin(const std::shared_ptr<Write>& job) {
   HEADRACE_CHECK(makers_->submit([this, job, end] {
     give_way();
     make_file(*job);
-    HEADRACE_CHECK(namers_->submit(end));
+    HEADRACE_CHECK(namer_->submit(end));
   }));
 }
 

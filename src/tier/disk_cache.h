@@ -214,7 +214,7 @@ class DiskCache final : public Cache, public Tier {
 
   // Their tasks use all of the above. Makers give way to all other threads, so nobody who waits
   // for a read shares a lock with them: whatever a maker hands on goes to the namer.
-  std::unique_ptr<ThreadPool> readers_, writers_, makers_, namers_;
+  std::unique_ptr<ThreadPool> readers_, writers_, makers_, namer_;
   std::unique_ptr<DelayedTasks> delayed_;  // Of readers_.
 };
 
