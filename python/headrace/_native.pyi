@@ -228,6 +228,9 @@ class Store:
     def get_range(
         self, key: str, offset: int, length: int, etag: str = "", version_id: str = ""
     ) -> bytes: ...
+    def get_range_into(
+        self, key: str, offset: int, out: Buffer, etag: str = "", version_id: str = ""
+    ) -> None: ...
     def put(
         self, key: str, data: Buffer, if_absent: bool = False, settings: Mapping[str, object] = {}
     ) -> ObjectInfo: ...

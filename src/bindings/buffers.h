@@ -43,17 +43,22 @@ void bind_buffers(nb::module_& m);
 nb::object make_memoryview(SlabBuffer buffer);
 
 /// The bytes of a Python object with the buffer protocol, held for the life of this. Raises
-/// TypeError otherwise.
+/// TypeError otherwise, and BufferError for one that cannot be written where that `is_written`.
 class BufferArgument {
  public:
-  explicit BufferArgument(nb::handle object) {
-    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  explicit BufferArgument(nb::handle object, bool is_written = false) {
+    const int flags = is_written ? PyBUF_WRITABLE : PyBUF_SIMPLE;
+    if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) throw nb::python_error();
   }
   ~BufferArgument() { PyBuffer_Release(&view_); }
   BufferArgument(const BufferArgument&) = delete;
   BufferArgument& operator=(const BufferArgument&) = delete;
   std::span<const std::byte> bytes() const noexcept {
     return {static_cast<const std::byte*>(view_.buf), static_cast<std::size_t>(view_.len)};
+  }
+  /// \pre is_written.
+  std::span<std::byte> writable() const noexcept {
+    return {static_cast<std::byte*>(view_.buf), static_cast<std::size_t>(view_.len)};
   }
 
  private:

@@ -93,16 +93,27 @@ nb::bytes get(PyStore& self, const std::string& key, const std::string& version_
   return result;
 }
 
-nb::bytes get_range(PyStore& self, const std::string& key, std::uint64_t offset,
-                    std::uint64_t length, const std::string& etag, const std::string& version_id) {
+void read_range(PyStore& self, const std::string& key, std::uint64_t offset,
+                std::span<std::byte> out, const std::string& etag, const std::string& version_id) {
   auto client = self.client.get();
-  nb::bytes result = make_bytes(length);
   raise_if_error(without_gil([&](const Pause& pause) {
-                   return client->fetch(key, etag, offset, writable(result),
+                   return client->fetch(key, etag, offset, out,
                                         read_options(*client, pause, version_id));
                  }),
                  key);
+}
+
+nb::bytes get_range(PyStore& self, const std::string& key, std::uint64_t offset,
+                    std::uint64_t length, const std::string& etag, const std::string& version_id) {
+  nb::bytes result = make_bytes(length);
+  read_range(self, key, offset, writable(result), etag, version_id);
   return result;
+}
+
+void get_range_into(PyStore& self, const std::string& key, std::uint64_t offset, nb::handle out,
+                    const std::string& etag, const std::string& version_id) {
+  const BufferArgument target(out, /*is_written=*/true);
+  read_range(self, key, offset, target.writable(), etag, version_id);
 }
 
 /// Parts of an upload: S3 wants 5 MiB or more and at most 10,000 of them.
@@ -339,6 +350,8 @@ void bind_store(nb::module_& m) {
       .def_prop_ro("closed", [](PyStore& self) { return self.client.is_closed(); })
       .def("get", &get, nb::arg("key"), nb::arg("version_id") = "")
       .def("get_range", &get_range, nb::arg("key"), nb::arg("offset"), nb::arg("length"),
+           nb::arg("etag") = "", nb::arg("version_id") = "")
+      .def("get_range_into", &get_range_into, nb::arg("key"), nb::arg("offset"), nb::arg("out"),
            nb::arg("etag") = "", nb::arg("version_id") = "")
       .def("put", &put, nb::arg("key"), nb::arg("data"), nb::arg("if_absent") = false,
            nb::arg("settings") = nb::dict())

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from conftest import where
 
@@ -47,7 +48,29 @@ def test_large_objects_travel_in_parts_within_the_memory_limit(store: hr.Store) 
     store.put("large", data)
     assert store.get("large") == data
     assert store.get_range("large", 12345, 30 << 20) == data[12345 : 12345 + (30 << 20)]
+    out = bytearray(30 << 20)
+    store.get_range_into("large", 12345, out)
+    assert out == data[12345 : 12345 + (30 << 20)]
     assert store.stats()["pool.peak_bytes"] <= 16 << 20
+
+
+def test_a_range_goes_into_any_buffer_that_can_be_written(store: hr.Store) -> None:
+    etag = store.put("k", b"0123456789").etag
+    out = np.zeros(4, np.uint16)
+    store.get_range_into("k", 1, out[1:3], etag=etag)
+    assert out.tobytes() == b"\0\0" + b"1234" + b"\0\0"
+    store.get_range_into("k", 5, bytearray())
+    with pytest.raises(BufferError):
+        store.get_range_into("k", 0, b"abc")
+    with pytest.raises(ValueError, match="contiguous"):
+        store.get_range_into("k", 0, out[::2])
+    with pytest.raises(hr.InvalidArgumentError, match="negative"):
+        store.get_range_into("k", -1, out)
+    with pytest.raises(hr.HeadraceError, match="k"):
+        store.get_range_into("k", 5, out)
+    store.put("k", b"987654321")
+    with pytest.raises(hr.ChangedError):
+        store.get_range_into("k", 0, out, etag=etag)
 
 
 def test_put_takes_files_and_buffers(store: hr.Store, tmp_path: Path) -> None:

@@ -269,3 +269,20 @@ def test_large_files_are_loaded_piece_by_piece(objects: Storage) -> None:
         torch.save(data, out)
     with objects.stream_read(Path("large"), ReadArgs(pre_read_full_file=False)) as file:
         assert torch.equal(torch.load(io.BufferedReader(file))["x"], data["x"])
+
+
+def test_large_reads_are_of_one_version_and_end_with_the_file(storage: Storage) -> None:
+    data = bytes(range(256)) * (20 << 12)
+    storage.write(Path("large"), data)
+    out = bytearray(9 << 20)
+    with storage.stream_read(Path("large"), ReadArgs(pre_read_full_file=False)) as file:
+        assert file.seek(5) == 5
+        assert (file.readinto(out), file.tell()) == (len(out), 5 + len(out))
+        assert out == data[5 : 5 + len(out)]
+        file.seek(len(data) - 7)
+        assert (file.readinto(out), file.readinto(out)) == (7, 0)
+        assert out[:7] == data[-7:]
+        file.seek(0)
+        storage.write(Path("large"), data[1:] + b"x")
+        with pytest.raises(hr.ChangedError):
+            file.readinto(out)

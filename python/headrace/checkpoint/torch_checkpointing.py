@@ -26,6 +26,7 @@ from torch_checkpointing.storage import base_storage
 from headrace.errors import HeadraceError, InvalidArgumentError, NotFoundError
 from headrace.fsspec import fs
 from headrace.fsspec.threads import THREADS, for_each
+from headrace.store.store import Store
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -34,6 +35,8 @@ __all__ = ["Storage", "StorageConfig"]
 
 _MARK = ".headrace-rename"
 """In a directory that a rename has begun to fill: it is not there yet."""
+_STRAIGHT_BYTES = 8 << 20
+"""Of a read: then several connections share it, and there is nothing to gain from reading ahead."""
 
 
 @dataclass
@@ -103,7 +106,7 @@ class Storage(base_storage.Storage):  # type: ignore[misc, unused-ignore]
         except OSError:
             file.close()
             raise
-        return _Stream(file)
+        return _Stream(file, *self._fs.locate(at))
 
     def stream_write(self, path: Path) -> io.IOBase:
         """Is there when it is closed; not when the ``with`` around it ends in an error."""
@@ -262,10 +265,11 @@ def _check_size(at: str, size: int, expected: int | None) -> None:
 
 
 class _Stream(io.RawIOBase):
-    """A file that is read in pieces, as torch_checkpointing wants it."""
+    """A file that is read in pieces, as torch_checkpointing wants it: large ones, by several threads with a stream
+    each, go straight to where they are wanted, small ones are read ahead."""
 
-    def __init__(self, file: Any) -> None:
-        self._file = file
+    def __init__(self, file: Any, store: Store, key: str) -> None:
+        self._file, self._store, self._key = file, store, key
 
     def readable(self) -> bool:
         return True
@@ -274,7 +278,15 @@ class _Stream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Buffer) -> int:
-        return int(self._file.readinto(buffer))
+        with memoryview(buffer).cast("B") as out:
+            if len(out) < _STRAIGHT_BYTES:
+                return int(self._file.readinto(out))
+            at = int(self._file.tell())
+            size = max(0, min(len(out), int(self._file.size) - at))
+            with out[:size] as wanted:
+                self._store.get_range_into(self._key, at, wanted, etag=self._file.details.get("ETag", ""))
+        self._file.seek(at + size)
+        return size
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         return int(self._file.seek(offset, whence))

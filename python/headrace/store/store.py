@@ -245,6 +245,15 @@ class Store(live.Closing):
             raise InvalidArgumentError(f"{key}: offset and length must not be negative")
         return self._native.get_range(key, offset, length, etag, version_id or "")
 
+    def get_range_into(
+        self, key: str, offset: int, out: Buffer, *, etag: str = "", version_id: str | None = None
+    ) -> None:
+        """Fills ``out``, any contiguous buffer that can be written, with the bytes from ``offset`` on, in parallel
+        parts of one version; otherwise as :meth:`get_range`. After an error ``out`` has some of them."""
+        if offset < 0:
+            raise InvalidArgumentError(f"{key}: offset must not be negative")
+        self._native.get_range_into(key, offset, out, etag, version_id or "")
+
     def get_ranges(
         self,
         ranges: Iterable[tuple[str, int, int] | tuple[str, int, int, str]],
