@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
-"""Checkpoints: Headrace beside torch.save, torch's distributed checkpoint (DCP) and safetensors.
+"""Checkpoints: Headrace beside torch.save, torch's distributed checkpoint (DCP) and other libraries.
 
-    bench/peers/checkpoints.py [--directory DIR] [--mib 2048] [--rounds 3] [--only state,store,manifest]
+    bench/peers/checkpoints.py [--directory DIR] [--mib 2048] [--rounds 3] [--only state,store,put,manifest]
 
 `state`: a state of that many MiB in 64 tensors of float32 on the CPU, one rank, to a directory. Each run is a
 process of its own, ways take turns; it saves three times and loads twice. "first": the first save of a process,
-"warm": the median of the others. "blocked": until the state may change; "saved": until it is durable (files are
-synced for who does not sync them). "load": into a state that is there, files dropped from the page cache
-before the first and warm the second time. `floor`: one memcpy of the state into memory that was touched before,
-one write of it with O_DIRECT by two threads, and one read.
-`store`: Headrace, one put of as many bytes in parts, and plain puts of the same parts, to a simulator in another
-process. It keeps files (in /dev/shm its disk is out of the way), makes MD5s, and puts the parts of an upload
-together by copying them, for which a store makes nobody wait: the put in parts is what a save compares with.
+"save": the others. "blocked": until the state may change; GB/s until it is durable (files are synced for who does
+not sync them). "load": into a state that is there, files dropped from the page cache before the first ("cold") and
+warm the second time. `floor`: one memcpy of the state into memory that was touched before, one write of it with
+O_DIRECT by two threads, and one read.
+`store`: the same to a simulator in another process, which keeps files in --directory (in /dev/shm its disk is out of
+the way).
+`put`: Headrace, one put of as many bytes in parts, and plain puts of the same parts, to such a simulator. It makes
+MD5s, and puts the parts of an upload together by copying them, for which a store makes nobody wait: the put in parts
+is what a save compares with.
 `manifest`: 100,000 tensors over 1,024 ranks: to plan, to write, and to open for one rank.
-CPU is user and system time of the process that saves.
+CPU is user and system time of the processes that save. --path DIR: where Python finds peers that are not in its
+venv; --ways NAME,NAME: only those; ways whose library is missing are left out.
 """
 
 from __future__ import annotations
@@ -23,27 +26,45 @@ import json
 import mmap
 import os
 import resource
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from checkpoint_ways import TO_DIRECTORIES, TO_STORES, sync
 
 TENSORS = 64
 PART = 16 << 20
+BUCKET = "s3://b"
 
 
 def cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    """Seconds of this process and of those that it has started."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    ticks = sum(_ticks(pid) for pid in _descendants(os.getpid()))
+    return sum(each.ru_utime + each.ru_stime for each in used) + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    with suppress(OSError):
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, children.read_text().split()):
+                found += [child, *_descendants(child)]
+    return found
+
+
+def _ticks(pid: int) -> int:
+    with suppress(OSError):
+        return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    return 0
 
 
 def resident() -> int:
@@ -67,16 +88,6 @@ class Clock:
         self.rows.setdefault(name, []).append(row)
 
 
-def sync(directory: Path, *, drops: bool = False) -> None:
-    """``drops``: out of the page cache as well."""
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            with suppress(FileNotFoundError), Path(folder, name).open("rb") as file:  # Retention may go on.
-                os.fsync(file.fileno())
-                if drops:
-                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
 def write_parts(path: Path, size: int) -> None:
     """O_DIRECT, by two threads."""
     part = mmap.mmap(-1, PART)
@@ -96,8 +107,8 @@ def read_parts(path: Path, size: int) -> None:
     os.close(file)
 
 
-def run_way(way: str, directory: Path, mib: int) -> dict[str, Any]:
-    """In a process of its own."""
+def run_way(kind: str, way: str, place: Path, mib: int) -> dict[str, Any]:
+    """In a process of its own. ``place``: a directory, or (of a store's ways) a bucket's URL."""
     import torch
 
     torch.set_num_threads(1)
@@ -105,21 +116,24 @@ def run_way(way: str, directory: Path, mib: int) -> dict[str, Any]:
     size = TENSORS * elements * 4
     clock = Clock(size)
     if way == "floor":
-        source, target = np.ones(size, np.uint8), np.ones(size, np.uint8)
-        path = directory / "file"
-        for _ in range(3):
-            clock.measure("memcpy", lambda: np.copyto(target, source))
-            clock.measure("save", lambda: write_parts(path, size))
-            clock.measure("load", lambda: read_parts(path, size))
+        measure_floor(clock, place / "file", size)
         return {"rows": clock.rows, "size": size, "extra": 0}
     state = {f"layer{i:03}.weight": torch.full((elements,), float(i)) for i in range(TENSORS)}
     like = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
     before = resident()
-    save, load, close = WAYS[way](directory, state, like)
+    try:
+        save, load, close = (
+            TO_DIRECTORIES[way](place, state, like)
+            if kind == "state"
+            else TO_STORES[way](BUCKET, state, like)
+        )
+    except ImportError as error:
+        return {"missing": str(error)}
     for step in range(1, 4):
         clock.measure("first save" if step == 1 else "save", lambda: save(step))  # noqa: B023
     extra = resident() - before
-    sync(directory, drops=True)
+    if kind == "state":
+        sync(place, drops=True)
     for name in ("cold load", "load"):
         clock.measure(name, load)
     assert all(torch.equal(a, b) for a, b in zip(state.values(), like.values(), strict=True))
@@ -127,114 +141,69 @@ def run_way(way: str, directory: Path, mib: int) -> dict[str, Any]:
     return {"rows": clock.rows, "size": size, "extra": extra}
 
 
-def headrace_way(directory: Path, state: Any, like: Any, memory: str = "4GiB") -> Any:
-    from headrace.checkpoint import Checkpointer
+def measure_floor(clock: Clock, path: Path, size: int) -> None:
+    source, target = np.ones(size, np.uint8), np.ones(size, np.uint8)
+    for _ in range(3):
+        clock.measure("memcpy", lambda: np.copyto(target, source))
+        clock.measure("save", lambda: write_parts(path, size))
+        clock.measure("load", lambda: read_parts(path, size))
 
-    checkpointer = Checkpointer(directory / "run", memory=memory, keep=1)
-    return (
-        lambda step: checkpointer.save(step, state).result,
-        lambda: checkpointer.load(into=like),
-        checkpointer.close,
+
+def in_process(*arguments: str, **environment: str) -> Any:
+    run = subprocess.run(
+        [sys.executable, __file__, *arguments],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-
-
-def headrace_small_way(directory: Path, state: Any, like: Any) -> Any:
-    return headrace_way(directory, state, like, "256MiB")
-
-
-def torch_way(directory: Path, state: Any, like: Any) -> Any:
-    import torch
-
-    def save(_: int) -> None:
-        torch.save(state, directory / "file.pt")
-        sync(directory)
-
-    def load() -> None:
-        for name, tensor in torch.load(directory / "file.pt", weights_only=True).items():
-            like[name].copy_(tensor)
-
-    return save, load, lambda: None
-
-
-def safetensors_way(directory: Path, state: Any, like: Any) -> Any:
-    from safetensors.torch import load_file, save_file
-
-    def save(_: int) -> None:
-        save_file(state, directory / "file.safetensors")
-        sync(directory)
-
-    def load() -> None:
-        for name, tensor in load_file(directory / "file.safetensors").items():
-            like[name].copy_(tensor)
-
-    return save, load, lambda: None
-
-
-def dcp_headrace_way(directory: Path, state: Any, like: Any) -> Any:
-    import torch.distributed as dist
-    from torch.distributed import checkpoint as dcp
-
-    from headrace.checkpoint.dcp import Reader, Writer
-
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    writer, reader = Writer(directory / "run", memory="4GiB"), Reader(directory / "run")
-    return (
-        lambda _: dcp.async_save(state, storage_writer=writer).result,
-        lambda: dcp.load(like, storage_reader=reader),
-        dist.destroy_process_group,
-    )
-
-
-def dcp_way(directory: Path, state: Any, like: Any) -> Any:
-    import torch.distributed as dist
-    from torch.distributed import checkpoint as dcp
-
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    last = directory / "none"
-
-    def save(step: int) -> Any:
-        nonlocal last
-        shutil.rmtree(last, ignore_errors=True)
-        last = directory / f"step{step}"
-        writer = dcp.FileSystemWriter(last, thread_count=4, sync_files=True)
-        return dcp.async_save(state, storage_writer=writer).result
-
-    def load() -> None:
-        dcp.load(like, storage_reader=dcp.FileSystemReader(last))
-
-    return save, load, dist.destroy_process_group
-
-
-WAYS: dict[str, Callable[..., Any]] = {
-    "headrace": headrace_way,
-    "headrace, 256 MiB": headrace_small_way,
-    "torch.save": torch_way,
-    "DCP, async_save": dcp_way,
-    "DCP, async_save, headrace's Writer": dcp_headrace_way,
-    "safetensors": safetensors_way,
-}
-
-
-def in_process(*arguments: str) -> Any:
-    run = subprocess.run([sys.executable, __file__, *arguments], capture_output=True, text=True, check=False)
     if run.returncode:
         sys.exit(run.stderr)
-    return json.loads(run.stdout.splitlines()[-1])
+    return next(json.loads(line) for line in run.stdout.splitlines()[::-1] if line.startswith("{"))
 
 
-def measure_state(directory: Path, mib: int, rounds: int) -> None:
+@contextmanager
+def simulator(directory: Path) -> Iterator[dict[str, str]]:
+    """In another process, with one bucket, b. Gives what the environment names it by."""
+    code = (
+        "import sys, headrace.sim as s\n"
+        "with s.Server(sys.argv[1]) as server:\n"
+        "    print(server.endpoint, server.access_key, server.secret_key, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    with tempfile.TemporaryDirectory(dir=directory) as root:
+        Path(root, "b").mkdir()
+        command = [sys.executable, "-c", code, root]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdin
+            assert server.stdout
+            keys = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+            named = dict(zip(keys, server.stdout.readline().split(), strict=True))
+            yield named | {"AWS_REGION": "us-east-1", "RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING": "0"}
+            server.stdin.close()
+
+
+def measure_ways(kind: str, ways: list[str], directory: Path, mib: int, rounds: int) -> None:
     found: dict[str, dict[str, list[dict[str, float]]]] = {}
     extra: dict[str, float] = {}
+    missing: dict[str, str] = {}
     size = 0
     for _ in range(rounds):
-        for way in ("floor", *WAYS):
-            with tempfile.TemporaryDirectory(dir=directory) as scratch:
-                report = in_process("--way", way, "--directory", scratch, "--mib", str(mib))
+        for way in ways:
+            with ExitStack() as opened:
+                environment = opened.enter_context(simulator(directory)) if kind == "store" else {}
+                scratch = opened.enter_context(tempfile.TemporaryDirectory(dir=directory))
+                options = ("--kind", kind, "--way", way, "--directory", scratch, "--mib", str(mib))
+                report = in_process(*options, **environment)
+            if "missing" in report:
+                missing[way] = report["missing"]
+                continue
             size, extra[way] = report["size"], report["extra"] / 1e9
             for name, rows in report["rows"].items():
                 found.setdefault(way, {}).setdefault(name, []).extend(rows)
-    print(f"\nstate of {size / 1e9:.2f} GB, {TENSORS} tensors; medians of {rounds} processes")
-    print(f"{'':20} {'':10} {'blocked s':>10} {'GB/s':>7} {'spread':>13} {'CPU s/GB':>9} {'memory +GB':>11}")
+    where = "a directory" if kind == "state" else "a simulator on loopback"
+    print(f"\n{size / 1e9:.2f} GB to {where}, {TENSORS} tensors; medians of {rounds} processes")
+    print(f"{'':40} {'':10} {'blocked s':>10} {'GB/s':>7} {'spread':>13} {'CPU s/GB':>9} {'memory +GB':>11}")
     for way, parts in found.items():
         for name, rows in parts.items():
             blocked, seconds, used = (
@@ -242,37 +211,26 @@ def measure_state(directory: Path, mib: int, rounds: int) -> None:
             )
             rates = sorted(size / 1e9 / row["seconds"] for row in rows)
             print(
-                f"{way:20} {name:10} {blocked:10.3f} {size / 1e9 / seconds:7.2f} {rates[0]:6.2f}-{rates[-1]:<6.2f} {used:9.3f} {extra[way]:11.2f}"
+                f"{way:40} {name:10} {blocked:10.3f} {size / 1e9 / seconds:7.2f} {rates[0]:6.2f}-{rates[-1]:<6.2f} {used:9.3f} {extra[way]:11.2f}"
             )
+    for way, why in missing.items():
+        print(f"{way}: not here ({why})")
 
 
-def measure_store(directory: Path, mib: int, rounds: int) -> None:
+def measure_put(directory: Path, mib: int, rounds: int) -> None:
     import headrace as hr
     from headrace.checkpoint import Checkpointer
 
     size = mib << 20
     state = {f"t{i}": np.full(size // TENSORS // 4, i, np.float32) for i in range(TENSORS)}
-    code = (
-        "import sys, headrace.sim as s\n"
-        "with s.Server(sys.argv[1]) as server:\n"
-        "    print(server.endpoint, server.access_key, server.secret_key, flush=True)\n"
-        "    sys.stdin.read()\n"
-    )
     clock = Clock(size)
     like = {name: np.zeros_like(array) for name, array in state.items()}
-    with tempfile.TemporaryDirectory(dir=directory) as root:
-        Path(root, "b").mkdir()
-        server = subprocess.Popen(
-            [sys.executable, "-c", code, root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert server.stdin
-        assert server.stdout
-        keys = ("endpoint", "access_key", "secret_key")
-        where = dict(zip(keys, server.stdout.readline().split(), strict=True))
+    with simulator(directory) as environment:
+        os.environ.update(environment)
         part, whole = bytes(PART), np.zeros(size, np.uint8)
         with (
-            hr.Store("s3://b", memory="2GiB", **where) as store,
-            Checkpointer("s3://b/run", memory="2GiB", keep=1, **where) as checkpointer,
+            hr.Store(BUCKET, memory="2GiB") as store,
+            Checkpointer(f"{BUCKET}/run", memory="2GiB", keep=1) as checkpointer,
             ThreadPoolExecutor(16) as threads,
         ):
 
@@ -284,8 +242,6 @@ def measure_store(directory: Path, mib: int, rounds: int) -> None:
                 clock.measure("put in parts", lambda: store.put("whole", whole))
                 clock.measure("save", lambda: checkpointer.save(step, state).result)  # noqa: B023
                 clock.measure("load", lambda: checkpointer.load(into=like))
-        server.stdin.close()
-        server.wait()
     print(f"\nto a simulator on loopback, {size / 1e9:.2f} GB; medians of {rounds}, without the first")
     for name, rows in clock.rows.items():
         row = {key: statistics.median(each[key] for each in rows[1:]) for key in rows[0]}
@@ -327,17 +283,23 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, default=Path.cwd(), help="on the disk that is measured")
     parser.add_argument("--mib", type=int, default=2048)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="state,store,manifest")
+    parser.add_argument("--only", default="state,store,put,manifest")
+    parser.add_argument("--ways", default="", help="of state and store; default: all")
+    parser.add_argument("--path", action="append", default=[], help="a directory of libraries")
     parser.add_argument("--way", help=argparse.SUPPRESS)
+    parser.add_argument("--kind", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.way:
-        print(json.dumps(run_way(args.way, args.directory, args.mib)))
+        print(json.dumps(run_way(args.kind, args.way, args.directory, args.mib)))
         return
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *args.path]))
     only = args.only.split(",")
-    if "state" in only:
-        measure_state(args.directory, args.mib, args.rounds)
-    if "store" in only:
-        measure_store(args.directory, args.mib, args.rounds)
+    for kind, known in (("state", ["floor", *TO_DIRECTORIES]), ("store", list(TO_STORES))):
+        wanted = [way for way in known if not args.ways or way in args.ways.split(",")]
+        if kind in only and wanted:
+            measure_ways(kind, wanted, args.directory, args.mib, args.rounds)
+    if "put" in only:
+        measure_put(args.directory, args.mib, args.rounds)
     if "manifest" in only:
         measure_manifest()
 
