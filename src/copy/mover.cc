@@ -28,6 +28,8 @@ namespace {
 // end together.
 constexpr std::size_t kBatch = 32;
 constexpr std::chrono::milliseconds kMemoryPause{20};
+/// Between looks at what has arrived of parts that have not ended.
+constexpr std::chrono::milliseconds kLookPause{10};
 // A store that answers small requests one by one would wake this thread, and then the store's, for
 // each. While twice as many are under way, a pause gathers some: at 20,000 answers a second, 8.
 constexpr std::size_t kGather = 16;
@@ -306,10 +308,23 @@ void Mover::sleep() {
     until = unsent_writes_.retry_at(until);
   }
   if (waits_for_memory) until = std::min(until, system_clock().now() + kMemoryPause);
+  const bool looks = source_ && transfer_.queue().waits_for_window();
+  if (looks) until = std::min(until, system_clock().now() + kLookPause);
   if (last_count_ < kGather && in_flight_ >= 2 * kGather) std::this_thread::sleep_for(kGatherPause);
   const std::size_t count = events_->wait(completions_, until, transfer_.stop_token());
   last_count_ = count;
   for (Completion& completion : std::span(completions_).first(count)) take(completion);
+  if (looks) look_at_arrivals();
+}
+
+/// Of the source alone: what was sent may lie in this machine's buffers.
+void Mover::look_at_arrivals() {
+  MetricList metrics;
+  source_->append_metrics(metrics);
+  for (const Metric& metric : metrics) {
+    if (metric.name == "store.received_bytes")
+      transfer_.queue().see_arrived(static_cast<std::uint64_t>(metric.value));
+  }
 }
 
 void Mover::take(Completion& completion) {

@@ -47,6 +47,7 @@ class Mover final : public Sleeper {
   Status read_local(Unit& unit, Slab& slab);
   void flush();
   void sleep();
+  void look_at_arrivals();
   void take(Completion& completion);
   void take_read(std::unique_ptr<Op> op, Completion& completion);
   void take_write(std::unique_ptr<Op> op, Completion& completion);

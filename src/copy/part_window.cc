@@ -26,6 +26,28 @@ void PartWindow::give_back(std::size_t count) {
   used_ -= std::min(count, used_);
 }
 
+bool PartWindow::is_full() {
+  MutexLock lock(mutex_);
+  return used_ >= size_;
+}
+
+void PartWindow::see_arrived(std::uint64_t bytes, std::uint64_t part_bytes, TimePoint now) {
+  MutexLock lock(mutex_);
+  if (seen_at_ != TimePoint{} && bytes > seen_bytes_) {
+    const std::uint64_t came = bytes - seen_bytes_;
+    if (came < kTellingBytes || now - seen_at_ < kTellingTime) return;
+    using Seconds = std::chrono::duration<double>;
+    const double parts = static_cast<double>(came) / Seconds(now - seen_at_).count() *
+                         Seconds(kSoon).count() / static_cast<double>(part_bytes);
+    size_ = std::max(size_, static_cast<std::size_t>(std::min<double>(parts, kMost)));
+    is_arriving_ = true;
+  } else if (is_arriving_) {
+    return;  // What piles up meanwhile would come at once, and not tell how fast the link is.
+  }
+  seen_bytes_ = bytes;  // Without the time in which the first byte of all was waited for.
+  seen_at_ = now;
+}
+
 std::size_t PartWindow::size() {
   MutexLock lock(mutex_);
   return size_;

@@ -12,16 +12,20 @@
 
 namespace headrace::copy_detail {
 
-/// Begins with few: of what a link brings slowly, an interruption then leaves the most. Every part
-/// that took less than kSoon makes room for two more, which triples the window in the time of a
-/// part. Where parts take longer, a window is doubled only as long as that makes the whole faster
-/// by a quarter: then single connections are slow, not the link. What brought nothing is tried
-/// again after kRestRounds windows of parts.
+/// Begins with few: of what a link brings slowly, an interruption then leaves the most. How fast
+/// bytes arrive makes room before the first part has ended: for as many as the link brings in
+/// kSoon. Every part that took less than kSoon makes room for two more, which triples the window in
+/// the time of a part. Where parts take longer, a window is doubled only as long as that makes the
+/// whole faster by a quarter: then single connections are slow, not the link. What brought nothing
+/// is tried again after kRestRounds windows of parts.
 class PartWindow {
  public:
   static constexpr std::size_t kLeast = 4;
   static constexpr Microseconds kSoon = std::chrono::seconds(1);
   static constexpr std::size_t kRestRounds = 8;
+  /// As many bytes, and as much time, tell how fast a link is.
+  static constexpr std::uint64_t kTellingBytes = std::uint64_t{2} << 20;
+  static constexpr Microseconds kTellingTime = std::chrono::milliseconds(8);
 
   /// Takes room for up to `most` parts; returns for how many.
   std::size_t take(std::size_t most) HEADRACE_EXCLUDES(mutex_);
@@ -29,6 +33,13 @@ class PartWindow {
   void give_back(std::size_t count) HEADRACE_EXCLUDES(mutex_);
   /// A part of so many bytes that began then has ended.
   void end_part(std::uint64_t bytes, TimePoint began, TimePoint now) HEADRACE_EXCLUDES(mutex_);
+
+  /// Whether all of it is used.
+  bool is_full() HEADRACE_EXCLUDES(mutex_);
+  /// So many bytes have arrived by now, of parts of `part_bytes`, while it is full. \pre part_bytes
+  /// > 0.
+  void see_arrived(std::uint64_t bytes, std::uint64_t part_bytes, TimePoint now)
+      HEADRACE_EXCLUDES(mutex_);
 
   std::size_t size() HEADRACE_EXCLUDES(mutex_);
 
@@ -39,6 +50,10 @@ class PartWindow {
   Mutex mutex_;
   std::size_t size_ HEADRACE_GUARDED_BY(mutex_) = kLeast;
   std::size_t used_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  // What see_arrived() was told when it began to measure.
+  std::uint64_t seen_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  TimePoint seen_at_ HEADRACE_GUARDED_BY(mutex_){};
+  bool is_arriving_ HEADRACE_GUARDED_BY(mutex_) = false;
   // A round: as many parts as the window holds.
   TimePoint round_began_ HEADRACE_GUARDED_BY(mutex_){};
   std::size_t round_parts_ HEADRACE_GUARDED_BY(mutex_) = 0;

@@ -55,5 +55,49 @@ TEST(PartWindowTest, ALinkThatBecomesFasterIsFoundOut) {
   EXPECT_GE(size_after(window, {.bytes_per_s = 10e9, .least_s = 2}, 60), 32U);
 }
 
+/// Room after `seconds` of looking every 10 ms at a full window whose bytes come after 30 ms.
+std::size_t size_after_looks(PartWindow& window, double bytes_per_s, double seconds) {
+  const TimePoint begin{std::chrono::hours(1)};
+  for (double at_s = 0; at_s < seconds; at_s += 0.01) {
+    const double came = std::max(0.0, at_s - 0.03) * bytes_per_s;
+    window.see_arrived(static_cast<std::uint64_t>(came), kPart,
+                       begin + std::chrono::microseconds(static_cast<std::int64_t>(at_s * 1e6)));
+  }
+  return window.size();
+}
+
+TEST(PartWindowTest, WhatArrivesMakesRoomBeforeAPartHasEnded) {
+  PartWindow window;
+  // 320 MB in a second are 38 parts.
+  EXPECT_EQ(size_after_looks(window, 320e6, 0.05), 38U);
+}
+
+TEST(PartWindowTest, WhatArrivesSlowlyMakesNone) {
+  PartWindow window;
+  EXPECT_EQ(size_after_looks(window, 10e6, 10), PartWindow::kLeast);
+}
+
+TEST(PartWindowTest, WhatPiledUpIsNoFastLink) {
+  PartWindow window;
+  const TimePoint begin{std::chrono::hours(1)};
+  std::uint64_t bytes = 0;
+  const auto see = [&](std::int64_t ms, std::uint64_t more) {
+    bytes += more;
+    window.see_arrived(bytes, kPart, begin + std::chrono::milliseconds(ms));
+  };
+  see(0, 0);
+  see(300, 3 << 20);
+  for (int ms = 310; ms < 3300; ms += 10) see(ms, 0);  // Nobody takes what comes.
+  see(3300, 30 << 20);
+  EXPECT_LE(window.size(), PartWindow::kLeast);
+}
+
+TEST(PartWindowTest, IsFullWhenAllIsTaken) {
+  PartWindow window;
+  EXPECT_FALSE(window.is_full());
+  window.take(PartWindow::kLeast);
+  EXPECT_TRUE(window.is_full());
+}
+
 }  // namespace
 }  // namespace headrace::copy_detail

@@ -108,6 +108,10 @@ class WorkQueue {
 
   /// A part that was pulled has ended, and moved so many bytes (0: it failed, or was not begun).
   void end_part(std::uint64_t moved_bytes, TimePoint began);
+  /// Whether parts wait only for the window, which see_arrived() may widen.
+  bool waits_for_window() HEADRACE_EXCLUDES(mutex_);
+  /// So many bytes of the source have arrived by now.
+  void see_arrived(std::uint64_t bytes) HEADRACE_EXCLUDES(mutex_);
   /// Before any thread pulls: as many parts as are asked for.
   void set_unlimited() noexcept { is_limited_ = false; }
 

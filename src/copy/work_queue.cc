@@ -103,6 +103,21 @@ void WorkQueue::end_part(std::uint64_t moved_bytes, TimePoint began) {
   ring_hungry(2 * kTogether);
 }
 
+bool WorkQueue::waits_for_window() {
+  MutexLock lock(mutex_);
+  return is_limited_ && !large_.empty() && window_.is_full();
+}
+
+void WorkQueue::see_arrived(std::uint64_t bytes) {
+  {
+    MutexLock lock(mutex_);
+    if (large_.empty()) return;
+    window_.see_arrived(bytes, large_.front()->part_bytes, system_clock().now());
+    if (window_.is_full()) return;
+  }
+  ring_hungry(2 * kTogether);
+}
+
 std::deque<std::shared_ptr<LargeCopy>> WorkQueue::take_large() {
   MutexLock lock(mutex_);
   return std::exchange(large_, {});
