@@ -15,6 +15,7 @@
 
 #include "tier/disk_cache.h"
 #include "tier/extent_draft.h"
+#include "tier/extent_writer.h"
 #include "tier/new_extent.h"
 
 namespace headrace::tier {
@@ -28,15 +29,15 @@ constexpr std::uint64_t kRunBytes = std::uint64_t{4} << 20;
 class DiskValues::Group : public std::enable_shared_from_this<Group> {
  public:
   /// Of `count` values of a series that follow each other.
-  Group(DiskCache& cache, ExtentInfo info, std::uint64_t stride, std::uint32_t count)
-      : cache_(cache),
+  Group(ExtentWriter& writer, ExtentInfo info, std::uint64_t stride, std::uint32_t count)
+      : writer_(writer),
         info_(std::move(info)),
         stride_(stride),
         has_(count, false),
         is_written_(count, false) {}
 
   ~Group() {
-    if (draft_ != nullptr) cache_.drop_draft(*draft_);
+    if (draft_ != nullptr) writer_.drop_draft(*draft_);
   }
 
   void keep(std::uint32_t at, std::span<const std::byte> value);
@@ -58,7 +59,7 @@ class DiskValues::Group : public std::enable_shared_from_this<Group> {
   void show(const std::vector<bool>& written);
   void show_run(ExtentDraft& draft, std::uint32_t begin, std::uint32_t end);
 
-  DiskCache& cache_;
+  ExtentWriter& writer_;
   const ExtentInfo info_;
   const std::uint64_t stride_;
 
@@ -83,16 +84,16 @@ bool DiskValues::Group::take(std::uint32_t at) {
 
 void DiskValues::Group::keep(std::uint32_t at, std::span<const std::byte> value) {
   if (!take(at)) return;
-  if (auto slab = cache_.buffer(stride_)) {
+  if (auto slab = writer_.buffer(stride_)) {
     const auto padding = slab->bytes().subspan(value.size());
     std::memcpy(slab->bytes().data(), value.data(), value.size());
     std::fill(padding.begin(), padding.end(), std::byte{0});
     auto held = std::make_shared<Slab>(*std::move(slab));
-    if (cache_.write_later(
+    if (writer_.write_later(
             [self = shared_from_this(), at, held] { self->write(at, held->bytes()); }))
       return;
   }
-  cache_.note_left_out(value.size());
+  writer_.note_left_out(value.size());
   {
     MutexLock lock(mutex_);
     has_[at] = false;
@@ -103,16 +104,16 @@ void DiskValues::Group::keep(std::uint32_t at, std::span<const std::byte> value)
 ExtentDraft* DiskValues::Group::seal(std::uint32_t at, std::span<std::byte> bytes) {
   if (is_over()) return nullptr;
   MutexLock lock(file_mutex_);
-  if (draft_ == nullptr) draft_ = cache_.begin_draft(info_, stride_);
+  if (draft_ == nullptr) draft_ = writer_.begin_draft(info_, stride_);
   if (draft_ != nullptr) draft_->seal(at, bytes);
   return draft_.get();
 }
 
 void DiskValues::Group::write(std::uint32_t at, std::span<std::byte> bytes) {
   ExtentDraft* const draft = seal(at, bytes);
-  const bool is_written = draft != nullptr && cache_.is_done(draft->write(at, bytes));
+  const bool is_written = draft != nullptr && writer_.write_part(*draft, at, bytes);
   if (!is_written) {
-    cache_.note_left_out(bytes.size());
+    writer_.note_left_out(bytes.size());
     MutexLock lock(mutex_);
     is_over_ = true;
   }
@@ -141,7 +142,7 @@ void DiskValues::Group::settle() {
     if (is_over_ || pending_ > 0) return;
     ++pending_;
   }
-  if (cache_.write_later([self = shared_from_this()] { self->end_write(std::nullopt); })) return;
+  if (writer_.write_later([self = shared_from_this()] { self->end_write(std::nullopt); })) return;
   MutexLock lock(mutex_);
   is_over_ = true;
 }
@@ -156,11 +157,11 @@ void DiskValues::Group::show(const std::vector<bool>& written) {
   if (draft == nullptr) return;
   const auto count = static_cast<std::uint32_t>(written.size());
   if (count > 0 && std::find(written.begin(), written.end(), false) == written.end()) {
-    cache_.publish_draft(*draft);
+    writer_.publish_draft(*draft);
     return;
   }
   // Their room becomes that of the runs.
-  cache_.drop_draft(*draft);
+  writer_.drop_draft(*draft);
   const auto most = static_cast<std::uint32_t>(std::max<std::uint64_t>(kRunBytes / stride_, 1));
   for (std::uint32_t begin = 0; begin < count;) {
     std::uint32_t end = begin;
@@ -174,13 +175,13 @@ void DiskValues::Group::show_run(ExtentDraft& draft, std::uint32_t begin, std::u
   ExtentInfo info = info_;
   info.name.offset_bytes += begin * stride_;
   info.name.length_bytes = (end - begin) * stride_;
-  auto slab = cache_.buffer(FileParts::kPagesBytes + info.name.length_bytes);
-  if (!slab) return cache_.note_left_out(info.name.length_bytes);
+  auto slab = writer_.buffer(FileParts::kPagesBytes + info.name.length_bytes);
+  if (!slab) return writer_.note_left_out(info.name.length_bytes);
   const auto values = slab->bytes().subspan(FileParts::kPagesBytes);
   for (std::uint32_t at = begin; at < end; ++at) {
-    if (!cache_.is_done(draft.read(at, values.subspan((at - begin) * stride_, stride_)))) return;
+    if (!writer_.read_part(draft, at, values.subspan((at - begin) * stride_, stride_))) return;
   }
-  cache_.write(info, {.pages = slab->bytes().first(FileParts::kPagesBytes), .data = values});
+  writer_.write(info, {.pages = slab->bytes().first(FileParts::kPagesBytes), .data = values});
 }
 
 DiskValues::DiskValues(std::shared_ptr<DiskCache> cache, std::string origin, std::string url)
@@ -220,7 +221,7 @@ std::shared_ptr<DiskValues::Group> DiskValues::group_of(const ValueSeries& serie
   if (groups_.size() >= kMostGroups)
     std::erase_if(groups_, [](const auto& entry) { return entry.second->is_over(); });
   if (groups_.size() >= kMostGroups) {
-    cache_->note_left_out(series.value_bytes);
+    cache_->writer().note_left_out(series.value_bytes);
     return nullptr;
   }
   const std::uint32_t begin = number * kGroupValues;
@@ -230,7 +231,7 @@ std::shared_ptr<DiskValues::Group> DiskValues::group_of(const ValueSeries& serie
                   .object_size_bytes = series.length_bytes(),
                   .url = url_of(series),
                   .etag = std::string(series.version)};
-  auto group = std::make_shared<Group>(*cache_, std::move(info), stride, count);
+  auto group = std::make_shared<Group>(cache_->writer(), std::move(info), stride, count);
   groups_.emplace(group_name, group);
   return group;
 }

@@ -1,6 +1,7 @@
 #pragma once
 /// \file
-/// In which order extents go when a cache needs room. Pure: the cache and its simulation ask it.
+/// In which order extents go when a cache needs room, and how many at once. Pure: the cache and its
+/// simulation ask it.
 ///
 /// Threads: functions; any.
 #include <cstdint>
@@ -10,6 +11,12 @@
 #include "tier/extent_name.h"
 
 namespace headrace::tier {
+
+/// Of the limit: evicted at once, so that looking at all extents pays.
+inline constexpr std::uint64_t kEvictedShare = 64;
+/// Of the extents: so many are looked for before it is tried again to make room, after there was
+/// none to make.
+inline constexpr std::uint64_t kPauseShare = 256;
 
 /// An extent that may go, and why it should not.
 struct Candidate {

@@ -103,11 +103,11 @@ TEST_F(HeldSlab, TakesOfTheRoomToWriteUntilItIsWritten) {
   cache->keep(info_, part.bytes(), {}, part);
   const std::uint64_t taken = SlabPool::charged_bytes(kSize) + FileParts::kPagesBytes;
   EXPECT_EQ(cache->write_room_bytes(), kRoom - taken);
-  EXPECT_FALSE(cache->buffer(kSize)) << "for a value, either";
+  EXPECT_FALSE(cache->writer().buffer(kSize)) << "for a value, either";
   clock_.open();
   cache->flush();
   EXPECT_EQ(cache->write_room_bytes(), kRoom);
-  EXPECT_TRUE(cache->buffer(kSize));
+  EXPECT_TRUE(cache->writer().buffer(kSize));
   EXPECT_TRUE(has(*cache));
 }
 

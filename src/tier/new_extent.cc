@@ -74,7 +74,7 @@ int link_nameless(int file, int directory, const char* name) noexcept {
   return ::linkat(AT_FDCWD, path.data(), directory, name, AT_SYMLINK_FOLLOW);
 }
 
-/// Says in its times when it came, and whether it counts as read again (DiskCache::mark_hit()).
+/// Says in its times when it came, and whether it counts as read again (ExtentReader::mark_hit()).
 void set_times(int file, bool was_hit) noexcept {
   timespec times[2]{};
   times[0].tv_nsec = UTIME_NOW;

@@ -22,11 +22,11 @@ namespace {
 
 using tier::Candidate;
 using tier::ExtentName;
+using tier::kEvictedShare;
+using tier::kPauseShare;
 using tier::PlanEntry;
 
-// As in DiskCache.
-constexpr std::uint64_t kEvictedShare = 64;
-constexpr std::uint64_t kPauseShare = 256;
+// As in ExtentIndex.
 constexpr int kMostOverlapping = 8;
 
 ExtentName name_of(std::uint32_t object, std::uint64_t offset_bytes, std::uint64_t length_bytes) {

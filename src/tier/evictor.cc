@@ -1,0 +1,217 @@
+#include "tier/evictor.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "tier/cache_log.h"
+#include "tier/extent_file.h"
+#include "tier/file_time.h"
+
+namespace headrace::tier {
+namespace {
+
+constexpr std::uint64_t kMostFloorBytes = std::uint64_t{16} << 30;
+/// With more extents than so many, some of that many go: looking at a million takes a second.
+constexpr std::size_t kEnoughExtents = 32'768;
+/// Of those: enough at once that looking pays, few enough that they are among the last of all.
+constexpr std::uint64_t kEvictedOfSome = 16;
+/// Each so many evictions all are looked at, and counted where the ledger does not agree: somebody
+/// may have deleted files.
+constexpr std::uint64_t kFullLookEvery = 16;
+
+/// Processes look at different ones first.
+std::uint32_t random_bucket() {
+  std::random_device seed;
+  return seed() % kBucketCount;
+}
+
+std::uint64_t default_floor(int root) {
+  struct statvfs info {};
+  if (::fstatvfs(root, &info) != 0) return 0;
+  return std::min<std::uint64_t>(info.f_blocks * info.f_frsize / 20, kMostFloorBytes);
+}
+
+}  // namespace
+
+Evictor::Evictor(CacheDirectory& directory, Pins& pins, const CacheOptions& options)
+    : directory_(directory),
+      pins_(pins),
+      limit_bytes_(options.limit_bytes > 0 ? options.limit_bytes : UINT64_MAX),
+      free_floor_bytes_(options.free_floor_bytes != UINT64_MAX ? options.free_floor_bytes
+                                                               : default_floor(directory.root())),
+      next_bucket_(random_bucket()) {}
+
+// --- reserving ---
+
+std::uint64_t Evictor::capacity_bytes() const {
+  const std::uint64_t used = directory_.ledger().used_bytes();
+  const std::uint64_t free = free_bytes();
+  const std::uint64_t floor = free_floor_bytes_;
+  if (free == UINT64_MAX) return limit_bytes_;
+  if (free < floor) return std::min(limit_bytes_, used - std::min(floor - free, used));
+  return std::min(limit_bytes_, used + (free - floor));
+}
+
+/// UINT64_MAX: unknown.
+std::uint64_t Evictor::free_bytes() const {
+  struct statvfs info {};
+  if (::fstatvfs(directory_.root(), &info) != 0) return UINT64_MAX;
+  return std::uint64_t{info.f_bavail} * info.f_frsize;
+}
+
+bool Evictor::reserve(const ExtentInfo& info) {
+  const bool has_room = find_room(info);
+  if (!has_room) note_no_room();
+  return has_room;
+}
+
+bool Evictor::find_room(const ExtentInfo& info) {
+  Ledger& ledger = directory_.ledger();
+  const std::uint64_t bytes = file_bytes(info.name);
+  const std::uint64_t limit = capacity_bytes();
+  if (!ledger.is_doubtful() && ledger.try_reserve(bytes, limit)) return true;
+  if (bytes > limit) return false;
+  // A little more than is needed: the next ones find room without a search.
+  const std::uint64_t spare = std::max(bytes, limit / kEvictedShare);
+  // Others take of the room that was made, too.
+  constexpr int kTries = 4;
+  for (int i = 0; i < kTries; ++i) {
+    if (lookups_since_.load() < pause_lookups_.load()) return false;
+    evict_to(limit - std::min(limit, spare), &info);
+    if (ledger.try_reserve(bytes, limit)) return true;
+  }
+  return false;
+}
+
+void Evictor::note_no_room() {
+  if (has_told_no_room_.load()) return;
+  const std::uint64_t free = free_bytes();
+  if (free >= free_floor_bytes_ || has_told_no_room_.exchange(true)) return;
+  log_full_disk(directory_.path(), free, free_floor_bytes_);
+}
+
+// --- evicting ---
+
+std::uint64_t Evictor::evict_to(std::uint64_t target_bytes, const ExtentInfo* wanted) {
+  Ledger& ledger = directory_.ledger();
+  MutexLock lock(mutex_);
+  ledger.sweep();
+  if (!ledger.is_doubtful() && ledger.used_bytes() <= target_bytes) return 0;
+  if (!ledger.try_begin_eviction()) return 0;
+  const bool at_all = wanted == nullptr || ++eviction_count_ % kFullLookEvery == 0;
+  const Look look = look_and_count(target_bytes, at_all);
+  const std::uint64_t used = ledger.used_bytes();
+  if (wanted != nullptr && !look.is_all) {
+    const std::uint64_t most = std::max(look.file_bytes / kEvictedOfSome, file_bytes(wanted->name));
+    target_bytes = std::max(target_bytes, used - std::min(used, most));
+  }
+  const std::uint64_t gone = used > target_bytes ? evict(look.extents, target_bytes, wanted) : 0;
+  ledger.end_eviction();
+  if (wanted != nullptr) {
+    // All that is here is needed before what comes: that stays so until some of it was read.
+    lookups_since_.store(0);
+    pause_lookups_.store(gone == 0 ? look.extents.size() / kPauseShare : 0);
+  }
+  return gone;
+}
+
+Evictor::Look Evictor::look_and_count(std::uint64_t target_bytes, bool at_all) {
+  Ledger& ledger = directory_.ledger();
+  Look look;
+  if (!ledger.is_doubtful()) look = look_around(at_all);
+  // Somebody died while files came and went, or deleted some by hand, or put some there.
+  const std::uint64_t told = ledger.file_bytes();
+  const bool is_wrong = look.is_all && (told < look.file_bytes ||
+                                        told > look.file_bytes + target_bytes / kEvictedShare);
+  if (ledger.is_doubtful() || is_wrong) {
+    ledger.recount([&]() HEADRACE_REQUIRES(mutex_) -> std::optional<std::uint64_t> {
+      look = look_around(true);
+      if (look.has_failed) return std::nullopt;  // Some were not seen: the sum would be too low.
+      return look.file_bytes;
+    });
+  }
+  if (look.extents.empty()) look = look_around(true);
+  return look;
+}
+
+Evictor::Look Evictor::look_around(bool at_all) {
+  Look look;
+  auto next = directory_.index().visit_some(
+      at_all ? 0 : next_bucket_, at_all ? SIZE_MAX : kEnoughExtents, [&](const ExtentName& extent) {
+        look.extents.push_back(extent);
+        look.file_bytes += file_bytes(extent);
+      });
+  look.has_failed = !next.has_value();
+  look.is_all = next && !next->has_value();
+  if (look.has_failed) {
+    directory_.note_failure(next.error());
+  } else if (!look.is_all) {
+    next_bucket_ = **next;
+  }
+  return look;
+}
+
+std::uint64_t Evictor::evict(const std::vector<ExtentName>& extents, std::uint64_t target_bytes,
+                             const ExtentInfo* wanted) {
+  Ledger& ledger = directory_.ledger();
+  PlanBoard plans;
+  plans.look(directory_.plans());
+  std::optional<std::uint32_t> limit =
+      wanted != nullptr ? plans.next_need(wanted->name) : std::nullopt;
+  const bool has_pins = pins_.look();
+  if (wanted != nullptr && has_pins && pins_.covers(wanted->url)) limit = 0;
+  bool was_pinned = false;
+  std::uint64_t gone = 0;
+  for (const Candidate& victim : candidates(extents, plans)) {
+    if (ledger.used_bytes() <= target_bytes) break;
+    if (has_pins && pins_.covers(victim.name)) {
+      was_pinned = true;
+      continue;
+    }
+    // What nobody plans to read makes room for nothing that somebody does.
+    if (wanted != nullptr && victim.need && (!limit || *victim.need <= *limit)) break;
+    if (!victim.need && !victim.was_hit) ledger.note_ghost(victim.name);
+    if (directory_.unlink_extent(victim.name)) gone += file_bytes(victim.name);
+  }
+  evicted_bytes_.add(gone);
+  if (wanted != nullptr && gone == 0 && was_pinned) pin_refusals_.add();
+  return gone;
+}
+
+std::vector<Candidate> Evictor::candidates(const std::vector<ExtentName>& extents,
+                                           const PlanBoard& plans) const {
+  std::vector<Candidate> all;
+  all.reserve(extents.size());
+  for (const ExtentName& extent : extents) {
+    const auto need = plans.next_need(extent);
+    if (need && *need != PlanEntry::kNever) {
+      all.push_back({.name = extent, .file_bytes = file_bytes(extent), .need = need});
+      continue;
+    }
+    const std::string path = extent_path(extent);
+    struct stat info {};
+    if (::fstatat(directory_.root(), path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    const bool was_hit = nanoseconds(info.st_mtim) != 0;
+    all.push_back({.name = extent,
+                   .file_bytes = file_bytes(extent),
+                   .need = {},
+                   .was_hit = was_hit,
+                   .since_ns = nanoseconds(was_hit ? info.st_mtim : info.st_atim)});
+  }
+  return eviction_order(std::move(all));
+}
+
+void Evictor::append_metrics(MetricList& out) const {
+  append_counter(out, "cache.evicted_bytes", "bytes", evicted_bytes_.value());
+  append_counter(out, "cache.pin_refusals", "extents", pin_refusals_.value());
+  append_gauge(out, "cache.free_floor_bytes", "bytes", static_cast<double>(free_floor_bytes_));
+}
+
+}  // namespace headrace::tier
