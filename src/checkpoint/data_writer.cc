@@ -238,12 +238,12 @@ class Writer final : public DataWriter {
     }
   }
 
-  /// Errors: kInvalidArgument (one that lacks bytes which lie in the part).
+  /// Errors: kInvalidArgument (one that lacks bytes which lie in the part, or has no address).
   Status check_sources(std::uint32_t part) const {
     for (const Slice& slice : map_.slices(part)) {
       if (slice.piece == Slice::kHeader) continue;
       const StageSource& source = sources_[slice.piece];
-      if (slice.from_bytes < source.from_bytes ||
+      if (source.bytes.data() == nullptr || slice.from_bytes < source.from_bytes ||
           slice.from_bytes + slice.length_bytes > source.from_bytes + source.bytes.size()) {
         return Status(Code::kInvalidArgument,
                       key_ + ": " + layout_.pieces()[slice.piece].name + ": has too few bytes");

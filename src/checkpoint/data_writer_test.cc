@@ -285,6 +285,14 @@ TEST_P(DataWriterTest, ASourceThatLacksBytesIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("t3: has too few bytes"));
 }
 
+TEST_P(DataWriterTest, ASourceWithoutAnAddressIsRefused) {
+  const State state(9);
+  auto writer = *DataWriter::begin(client_, "a/b/file", *layout_of(state), {.part_bytes = kPart});
+  std::vector<StageSource> sources = state.sources();
+  sources[3].bytes = std::span(static_cast<const std::byte*>(nullptr), sources[3].bytes.size());
+  EXPECT_EQ(writer->stage(sources, no_pause_).code(), Code::kInvalidArgument);
+}
+
 TEST_P(DataWriterTest, WhatIsGivenUpLeavesNothing) {
   const State state(7);
   {

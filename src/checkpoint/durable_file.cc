@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <span>
+#include <utility>
 
 #include "base/errno_status.h"
 #include "base/fd.h"
@@ -53,7 +54,11 @@ Status publish_durable(TemporaryFile& file, const std::string& root, std::string
     directory = parent_of(directory);
     if (directory == "/" || directory == ".") return {};
   }
-  return sync_directory(directory);
+  // Who may not list the directory above the root (0711 on shared file systems) cannot synchronise
+  // it. Mostly others made the root there; else file systems that keep a journal have its name in
+  // one transaction with the root itself, which is on the disk by now.
+  Status status = sync_directory(directory);
+  return status.code() == Code::kDenied ? Status() : std::move(status);
 }
 
 Status write_durable(const std::string& root, std::string_view key, std::string_view bytes,

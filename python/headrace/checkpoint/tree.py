@@ -12,7 +12,7 @@ import json
 import math
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +22,8 @@ from headrace.errors import CorruptError, InvalidArgumentError
 __all__ = [
     "TORCH_SAVE",
     "Node",
+    "check_metadata",
+    "differences",
     "flatten",
     "is_array",
     "only_saved",
@@ -64,7 +66,7 @@ class _Flattening:
         if len(path) > _DEPTH:
             raise InvalidArgumentError(f"{_shown(path)}: the state is nested more than {_DEPTH} deep")
         if value is None or type(value) in (bool, str, int):
-            return value
+            return _checked(value, path)
         if type(value) is float:
             return value if math.isfinite(value) else {"float": repr(value)}
         if is_array(value):
@@ -109,13 +111,13 @@ class _Flattening:
 def _identity(value: Any) -> Any:
     """The same for arrays that are one memory: tied weights are saved once."""
     if hasattr(value, "untyped_storage") and not hasattr(value, "__create_chunk_list__"):
-        memory = value.data_ptr(), value.storage_offset()
+        try:
+            memory = value.data_ptr(), value.storage_offset(), value.stride()
+        except RuntimeError:  # It has none: sparse ones and others, which describe() refuses by name.
+            return id(value)
         bits = value.is_conj(), value.is_neg()
-        return (
-            ("torch", *memory, *bits, str(value.device), value.dtype, value.shape, value.stride())
-            if memory[0]
-            else id(value)
-        )
+        if memory[0]:
+            return ("torch", *memory, *bits, str(value.device), value.dtype, value.shape)
     return id(value)
 
 
@@ -123,9 +125,32 @@ def _shown(path: tuple[str, ...]) -> str:
     return "state" + "".join(f"[{key!r}]" for key in path)
 
 
+def _checked(value: Any, path: tuple[str, ...]) -> Any:
+    """A value that JSON can say in UTF-8."""
+    try:
+        str(value).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(
+            f"{_shown(path)} has text with a half of a surrogate pair, which UTF-8 cannot say: {error.object[:80]!r}"
+        ) from None
+    except ValueError:  # Python's own limit.
+        raise InvalidArgumentError(
+            f"{_shown(path)} has an integer of {value.bit_length()} bits, too long to be written out; save its to_bytes()"
+        ) from None
+    return value
+
+
+def check_metadata(metadata: Mapping[str, Any]) -> None:
+    """Raises InvalidArgumentError for what is no JSON in UTF-8."""
+    try:
+        json.dumps(metadata, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"metadata= cannot be written as JSON: {error}") from None
+
+
 def _key(key: Any, path: tuple[str, ...]) -> Any:
     if key is None or type(key) in (str, int, bool) or (type(key) is float and math.isfinite(key)):
-        return key
+        return _checked(key, path)
     if type(key) is tuple:
         return {"tuple": [_key(each, path) for each in key]}
     raise InvalidArgumentError(
@@ -214,6 +239,50 @@ def overlay(template: Node, saved: Node, *, union: bool) -> Node:
     if kind == other == "tuple" and len(own) == len(value):
         return {"tuple": [overlay(a, b, union=union) for a, b in zip(own, value, strict=True)]}
     return template if paths_of(template) else _marked(saved)
+
+
+def differences(template: Node, saved: Node, growing: Set[str]) -> Iterator[str]:
+    """What overlay() leaves as the template has it, though it is no array of both: what the saved tree lacks, and
+    lists with arrays that differ in kind or length. Below outermost keys that are ``growing``, something may be
+    lacking: whoever takes it knows what to do without."""
+    yield from _differences(template, saved, (), False, growing)
+
+
+def _differences(
+    template: Node, saved: Node, path: tuple[Any, ...], may_lack: bool, growing: Set[str]
+) -> Iterator[str]:
+    one, other = _opened(template), _opened(saved)
+    if one is None:
+        return  # Arrays are compared by their paths; of anything else the saved value is taken.
+    kind, items = one
+    if other is None or other[0] != kind or (kind != "dict" and len(other[1]) != len(items)):
+        if paths_of(template):
+            what = "no container" if other is None else f"a {other[0]} of {len(other[1])}"
+            yield f"{_shown(path)} is a {kind} of {len(items)} here, and {what} there"
+        return
+    there = dict(other[1])
+    for text, value in items:
+        key = json.loads(text)
+        if text in there:
+            grows = may_lack or (not path and isinstance(key, str) and key in growing)
+            yield from _differences(value, there[text], (*path, key), grows, growing)
+        elif not may_lack and value not in _EMPTY:
+            yield f"{_shown((*path, key))} is not in it"
+
+
+_EMPTY: Sequence[Node] = ([], {"tuple": []}, {"dict": []}, {"ordered": []})
+
+
+def _opened(node: Node) -> tuple[str, list[tuple[str, Node]]] | None:
+    """Kind and items of a container."""
+    if isinstance(node, list):
+        return "list", [(str(i), each) for i, each in enumerate(node)]
+    if not isinstance(node, dict):
+        return None
+    ((kind, value),) = node.items()
+    if kind == "tuple":
+        return kind, [(str(i), each) for i, each in enumerate(value)]
+    return ("dict", [(json.dumps(key), each) for key, each in value]) if kind in _DICTS else None
 
 
 def rebuild(node: Node, array: Callable[[str], Any], allow_pickle: bool = False) -> Any:
