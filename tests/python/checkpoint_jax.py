@@ -10,6 +10,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from headrace.checkpoint import Checkpointer
+from headrace.errors import InvalidArgumentError
 
 mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("x", "y"))
 VALUES = {
@@ -48,6 +49,25 @@ def main(directory: str) -> None:
             like = {"params": tree(specs, zeros), "step": 0}
             check(checkpointer.load(into=like), like)
             assert not np.asarray(like["params"]["w"]).any(), "arrays of JAX do not change"
+    wide(directory)
+
+
+def wide(directory: str) -> None:
+    """Arrays of 64 bits, which JAX makes only where it is told so."""
+    with Checkpointer(f"{directory}-wide") as checkpointer:
+        jax.config.update("jax_enable_x64", True)
+        checkpointer.save(1, {"n": jnp.asarray([2**40]), "f": jnp.zeros(2, jnp.float32)}).result()
+        assert checkpointer.load()["n"].tolist() == [2**40]
+        jax.config.update("jax_enable_x64", False)
+        try:
+            checkpointer.load()
+        except InvalidArgumentError as error:
+            text = str(error)
+        assert text.startswith("n: was saved as an array of JAX of int64"), text
+        assert "of int32" in text, text
+        assert 'jax.config.update("jax_enable_x64", True)' in text, text
+        into = {"n": np.zeros(1, np.int64), "f": np.zeros(2, np.float32)}
+        assert checkpointer.load(into=into)["n"].tolist() == [2**40]
 
 
 main(sys.argv[1])

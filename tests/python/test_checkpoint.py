@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -406,7 +409,7 @@ def test_values_that_are_not_finite_are_told(
         checkpointer.save(3, state).result()
         assert "NaN" not in caplog.text
     with Checkpointer(tmp_path, values="error") as checkpointer:
-        with pytest.raises(hr.UnavailableError, match=r"NaN or infinite: w \(3\); values='warn'"):
+        with pytest.raises(hr.InvalidArgumentError, match=r"NaN or infinite: w \(3\); values='warn'"):
             checkpointer.save(4, state).result()
         assert checkpointer.steps() == [1, 2, 3]
     with pytest.raises(hr.InvalidArgumentError, match="'warn', 'error' or 'ignore'"):
@@ -571,6 +574,60 @@ def test_going_back_to_an_earlier_step_keeps_what_is_saved_then(tmp_path: Path) 
         assert checkpointer.steps() == [1000, 1100, 1200, 1300]
 
 
+GOING_BACK = [10, 20, 30, 11, 12, 13]
+
+
+def test_going_back_within_a_job_keeps_what_is_saved_then(place: Any) -> None:
+    url, options = place
+    with Checkpointer(url, keep=2, **options) as checkpointer:
+        for step in GOING_BACK:
+            checkpointer.save(step, {"n": step}).result()
+    with Checkpointer(url, keep=2, **options) as checkpointer:
+        assert checkpointer.steps() == [12, 13]
+        checkpointer.save(5, {"n": 5}).result()
+    with Checkpointer(url, **options) as checkpointer:
+        assert checkpointer.steps() == [5, 13]
+
+
+def test_what_was_left_behind_is_tried_last(tmp_path: Path) -> None:
+    """The job saves 30, goes back to 10, and saves on from there."""
+    with Checkpointer(tmp_path) as checkpointer:
+        for step in GOING_BACK:
+            checkpointer.save(step, {"x": np.full(9, step)}).result()
+    (tmp_path / "LATEST").rename(tmp_path / "hidden")
+    with Checkpointer(tmp_path) as checkpointer:
+        assert checkpointer.latest() == checkpointer.load()["x"][0] == 13
+    (tmp_path / "hidden").rename(tmp_path / "LATEST")
+    broken: list[int] = []
+    for expected in (13, 12, 11, 30, 10):
+        with Checkpointer(tmp_path) as checkpointer:
+            with pytest.warns(RuntimeWarning) if broken else contextlib.nullcontext():
+                assert checkpointer.load()["x"][0] == expected
+            assert [each.step for each in checkpointer.rejected] == broken
+            assert checkpointer.latest() == 13
+        _cut(*tmp_path.glob(f"saves/*{expected}-*/*.safetensors"))
+        broken.append(expected)
+        if expected == 30:  # A manifest that cannot be read tells its step alone: it goes before lower ones.
+            _cut(tmp_path / f"steps/{20:012}")
+            broken.insert(1, 20)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def test_a_save_without_a_number_is_read(tmp_path: Path) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        numbers = [checkpointer.save(step, {"n": step}).result().number for step in (7, 3)]
+        assert numbers == [1, 2]
+        made = checkpointer.info(3)
+    body = json.loads(made.encode().split(b"\n")[0])
+    assert body.pop("number") == 2
+    text = json.dumps(body).encode()
+    found = Manifest.decode(text + b"\ncrc32c:%08x\n" % _native.crc32c(text), "here")
+    assert found == made._replace(number=0)
+
+
 def test_a_pin_that_is_set_while_it_is_deleted_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Checkpointer(tmp_path) as checkpointer:
         checkpointer.save(1, {"n": 1}).result()
@@ -586,3 +643,64 @@ def test_a_pin_that_is_set_while_it_is_deleted_holds(tmp_path: Path, monkeypatch
             checkpointer._far.delete(checkpointer.info(1))
         assert checkpointer.load(1) == {"n": 1}
         assert checkpointer.pinned() == [1]
+
+
+@pytest.mark.parametrize("wait", [None, "staged"])
+def test_close_brings_to_an_end_what_was_begun(tmp_path: Path, wait: Any) -> None:
+    checkpointer = Checkpointer(tmp_path)
+    handle = checkpointer.save(1, {"w": np.ones(1 << 20)}, wait=wait)
+    checkpointer.close()
+    assert handle.result().step == 1
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "raise ValueError"])
+@pytest.mark.parametrize("local", ["", "local=sys.argv[2], "])
+def test_a_program_that_ends_behind_save_has_saved(tmp_path: Path, end: str, local: str) -> None:
+    """Executors end before what atexit calls."""
+    script = (
+        "import sys, numpy as np\n"
+        "from headrace.checkpoint import Checkpointer\n"
+        f"ckpt = Checkpointer(sys.argv[1], {local}keep=3)\n"
+        "ckpt.save(1, {'w': np.ones(1 << 20)})\n"
+        f"{end}\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "run", tmp_path / "disk"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == {"": 0, "raise SystemExit(3)": 3, "raise ValueError": 1}[end], run.stderr
+    assert ("ValueError" in run.stderr) == (end == "raise ValueError")
+    with Checkpointer(tmp_path / "run") as checkpointer:
+        assert checkpointer.load(1)["w"].sum() == 1 << 20
+
+
+def test_a_save_that_fails_at_the_end_of_a_program_is_told(tmp_path: Path) -> None:
+    script = (
+        "import sys, numpy as np, headrace as hr\n"
+        "from headrace.checkpoint import Checkpointer\n"
+        "ckpt = Checkpointer(sys.argv[1])\n"
+        "ckpt.save(1, {'w': np.ones(10)}).result()\n"
+        "ckpt.save(1, {'w': np.ones(10)})\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert "ChangedError" in run.stderr
+
+
+def test_what_load_has_passed_over_is_saved_anew(tmp_path: Path) -> None:
+    """The loop that goes on behind the step before comes to the damaged one again."""
+    with Checkpointer(tmp_path) as checkpointer:
+        for step in (1, 2):
+            checkpointer.save(step, {"w": np.full(9, step)}).result()
+        (data,) = (tmp_path / "saves" / checkpointer.info(2).save).glob("*.safetensors")
+    data.write_bytes(data.read_bytes()[:-9] + bytes(9))
+    with Checkpointer(tmp_path) as checkpointer:
+        with pytest.warns(RuntimeWarning, match="step 2 cannot be proved"):
+            assert checkpointer.load()["w"][0] == 1
+        checkpointer.save(2, {"w": np.full(9, 22)}).result()
+        assert checkpointer.load()["w"][0] == 22
+        with pytest.raises(hr.ChangedError):
+            checkpointer.save(2, {"w": np.full(9, 23)}).result()

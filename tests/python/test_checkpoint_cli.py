@@ -484,6 +484,13 @@ def test_gc_takes_what_an_older_job_has_left(cli: Any, run_17: Path) -> None:
     assert cli("ckpt", "verify", "--all", str(run_17)).code == 0
 
 
+def test_a_directory_that_is_not_there_is_an_error(cli: Any, run_17: Path, tmp_path: Path) -> None:
+    none = tmp_path / "none"
+    for words in (("gc", str(none)), ("gc", f"file://{none}"), ("resume-upload", str(none), str(run_17))):
+        done = cli("ckpt", *words)
+        assert (done.code, "no such directory" in done.err, none.exists()) == (1, True, False), words
+
+
 def test_gc_of_a_run_that_has_ended(cli: Any, run_17: Path) -> None:
     name = leave(run_17, 1, 4)
     age(run_17, 2 * 86400)

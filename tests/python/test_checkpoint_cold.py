@@ -88,6 +88,8 @@ def test_which_was_saved_later_tells_the_job() -> None:
     """A run may go back to an earlier step."""
     about = {9: Kept(1, None, 0.0), 3: Kept(2, None, 0.0)}
     assert rule_of_each([Cold("A")], about, frozenset()) == {3: 0, 9: 1}
+    within = {9: Kept(1, None, 0.0, number=1), 3: Kept(1, None, 0.0, number=2)}
+    assert rule_of_each([Cold("A")], within, frozenset()) == {3: 0, 9: 1}
 
 
 @pytest.mark.parametrize(

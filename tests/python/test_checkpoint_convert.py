@@ -12,7 +12,7 @@ from test_checkpoint_dcp_format import save as save_dcp
 
 import headrace as hr
 from headrace.checkpoint import Checkpointer, dcp_format, safetensors
-from headrace.checkpoint.converting import SOURCES, Conversion, find_format
+from headrace.checkpoint.converting import SOURCES, Conversion, _part, find_format
 
 torch = pytest.importorskip("torch")
 of_torch = pytest.importorskip("safetensors.torch")
@@ -125,6 +125,22 @@ def test_what_is_there_is_replaced_only_when_told_so(tmp_path: Path, target: str
         Conversion(url, place, target, to_step=7).run()
     Conversion(url, place, target, to_step=7, overwrite=True).run()
     assert_equal(read(target, tmp_path / "b"), weights())
+
+
+def test_a_part_is_the_one_that_is_named_though_names_have_dots(tmp_path: Path) -> None:
+    tree = {"model": {"w": np.ones(1)}, "model.ema": {"w": np.ones(2)}, "model.swa.w": np.ones(3)}
+    with Checkpointer(tmp_path / "a") as checkpointer:
+        checkpointer.save(1, tree).result()
+    sizes = {"model": 1, "model.ema": 2, "model.swa": 3}
+    for only, size in sizes.items():
+        Conversion(str(tmp_path / "a"), str(tmp_path / only), "safetensors", only=only).run()
+        assert safetensors.load(tmp_path / only)["w"].shape == (size,)
+    state = {**tree, "model.ema": {"w": {"x": 1}}}
+    paths = ("model.w", "model.ema.w", "model.ema.w.x", "model.swa.w")
+    found = [str(_part(state, path, "here")) for path in paths]
+    assert found == ["[1.]", "{'x': 1}", "1", "[1. 1. 1.]"]
+    with pytest.raises(hr.NotFoundError, match="has no y; there is w"):
+        _part(state, "model.ema.y", "here")
 
 
 def test_numpy_arrays_become_tensors(tmp_path: Path) -> None:

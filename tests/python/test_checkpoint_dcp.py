@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +32,7 @@ import headrace as hr  # noqa: E402
 from headrace import _native  # noqa: E402
 from headrace import sim as simulator  # noqa: E402
 from headrace.checkpoint import Checkpointer  # noqa: E402
-from headrace.checkpoint.dcp import Reader, SafeLoadPlanner, Writer  # noqa: E402
+from headrace.checkpoint.dcp import Reader, SafeLoadPlanner, Writer, writing  # noqa: E402
 
 pytestmark = pytest.mark.timeout(3600 if LONG else 900)
 
@@ -92,7 +94,9 @@ def test_what_is_saved_is_loaded(s3: simulator.Server) -> None:
     assert is_state(loaded(Reader(url, step=1)), 1)
     with Checkpointer(url) as checkpointer:
         assert checkpointer.steps() == [1, 2]
-        assert checkpointer.info(1).metadata == {"loss": 0.5}
+        first, second = checkpointer.info(1), checkpointer.info(2)
+        assert (second.job, second.number) == (first.job, first.number + 1)
+        assert first.metadata == {"loss": 0.5}
         checkpointer.verify(1)
         with pytest.raises(hr.InvalidArgumentError, match="allow_pickle"):
             checkpointer.load()
@@ -262,6 +266,25 @@ def test_an_item_that_nobody_has_written_fails_the_save(tmp_path: Path) -> None:
         dcp.save(state(1), storage_writer=_Forgetful(tmp_path))
     with Checkpointer(tmp_path) as checkpointer:
         assert checkpointer.steps() == []
+
+
+def test_the_next_job_sweeps_what_one_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "GRACE_SECONDS", 0.05)
+    with pytest.raises(CheckpointException):
+        dcp.save(state(1), storage_writer=_Forgetful(tmp_path))
+    (left,) = tmp_path.glob("saves/*")
+    dcp.save(state(2), storage_writer=Writer(tmp_path, step=1))
+    time.sleep(0.5)
+    assert left.exists()  # The job may still be saving it.
+    monkeypatch.setattr(writing, "_jobs", type(writing._jobs)())  # As of another process.
+    with contextlib.closing(Writer(tmp_path, step=2)) as writer:
+        dcp.save(state(3), storage_writer=writer)
+    deadline = time.monotonic() + 30
+    while left.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not left.exists()
+    assert is_state(loaded(Reader(tmp_path, step=1)), 2)
+    assert is_state(loaded(Reader(tmp_path)), 3)
 
 
 class _Changing(DefaultSavePlanner):

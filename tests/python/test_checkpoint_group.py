@@ -5,12 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import headrace as hr
+from headrace.checkpoint import Checkpointer
 from headrace.checkpoint.arrays import Array, Chunk, describe
 from headrace.checkpoint.group import Group
 from headrace.checkpoint.plan import had, make_plan
@@ -87,6 +91,25 @@ def test_ranks_with_different_plans_make_a_new_one(ranks: Any) -> None:
     assert [[array.name for array in each.arrays] for each in plans] == [["a", "b"]] * 2
 
 
+@pytest.mark.parametrize("count", [1000, (1 << 20) // 8])
+def test_one_element_that_differs_between_ranks_is_an_error(ranks: Any, count: int) -> None:
+    groups, both = ranks
+    values = [np.zeros(count), np.zeros(count)]
+
+    def plan(save: str) -> None:
+        both(
+            *(
+                lambda group=group, value=value: Planner(group).plan({"x": describe("x", value)}, save)
+                for group, value in zip(groups, values, strict=True)
+            )
+        )
+
+    plan("save 1")
+    values[1][2] = 1
+    with pytest.raises(hr.InvalidArgumentError, match="x: ranks 0 and 1 have different values"):
+        plan("save 2")
+
+
 def test_a_plan_shares_everything_out_once_and_evenly() -> None:
     """Random layouts on random ranks, of which some have the same arrays, against what must be true."""
     rng = np.random.default_rng(3)
@@ -133,3 +156,90 @@ def test_what_all_ranks_have_is_shared_out_evenly() -> None:
     plan = make_plan([had([*arrays, alone]), *(had(arrays) for _ in range(3))])
     counts = [len(plan.of_rank(rank)) for rank in range(4)]
     assert counts == [1, 14, 13, 13], "the first has enough with what it alone has"
+
+
+@pytest.fixture
+def checkpointers(ranks: Any, tmp_path: Path) -> Iterator[Any]:
+    """One of each of two ranks, and how both make a call: what each returned or raised."""
+    groups, both = ranks
+    opened = [Checkpointer(tmp_path / "run", group=group) for group in groups]
+
+    def outcome(call: Any, each: Checkpointer) -> Any:
+        try:
+            return call(each)
+        except Exception as error:
+            return error
+
+    yield opened, lambda *calls: both(*map(partial, [outcome] * 2, calls, opened))
+    with suppress(hr.HeadraceError):
+        both(*(each.close for each in opened))
+
+
+def save(step: int, state: Any = None) -> Any:
+    return lambda each: each.save(step, state or {"w": np.ones(5000)}).result().step
+
+
+def test_a_store_that_does_not_answer_is_no_empty_store(
+    checkpointers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever begins afresh where there is no checkpoint must not do so then, on any rank."""
+    (first, _), both = checkpointers
+    both(save(1), save(1))
+    with monkeypatch.context() as patch:
+
+        def fails() -> list[int]:
+            raise hr.UnavailableError("503")
+
+        patch.setattr(first._place, "candidates", fails)
+        for call in (lambda each: each.latest(), lambda each: each.load()):
+            for error in both(call, call):
+                assert isinstance(error, hr.UnavailableError)
+                assert "rank 0: 503" in str(error)
+    assert both(*[lambda each: each.latest()] * 2) == [1, 1]
+
+
+def test_a_job_that_may_not_save_says_so_on_all_ranks(
+    checkpointers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first, _), both = checkpointers
+
+    def fails() -> int:
+        raise hr.DeniedError("no")
+
+    monkeypatch.setattr(first, "_begin_saving", fails)
+    assert [type(each) for each in both(save(1), save(1))] == [hr.DeniedError] * 2
+
+
+class Fails:
+    def state_dict(self) -> Any:
+        raise RuntimeError("broken")
+
+
+def test_what_fails_on_one_rank_fails_on_all_and_the_next_save_is_whole(checkpointers: Any) -> None:
+    _, both = checkpointers
+    own, other = both(save(1), save(1, {"w": Fails()}))
+    assert isinstance(other, RuntimeError)
+    assert isinstance(own, hr.InvalidArgumentError)
+    assert "rank 1: its state cannot be saved: broken" in str(own)
+    assert both(save(2), save(2)) == [2, 2]
+
+
+def test_an_error_that_one_rank_has_not_looked_at_does_not_part_the_ranks(
+    checkpointers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first, second), both = checkpointers
+    both(save(1), save(1))
+    with monkeypatch.context() as patch:
+
+        def fails(*_: Any, **__: Any) -> Any:
+            raise hr.UnavailableError("503")
+
+        patch.setattr(first._place, "publish", fails)
+        # Rank 0 looks, rank 1 only waits.
+        both(save(2), lambda each: each.save(2, {"w": np.ones(5000)}))
+        with pytest.raises(hr.UnavailableError):
+            second._saves[-1].wait()
+        second._saves[-1]._is_seen = False
+    for error in both(save(3), save(3)):
+        assert isinstance(error, hr.UnavailableError)
+    assert both(save(3), save(3)) == [3, 3]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import where
+from test_checkpoint_group import Values
 
 import headrace as hr
 from headrace import _native
@@ -21,6 +24,7 @@ from headrace import sim as simulator
 from headrace.checkpoint import Checkpointer
 from headrace.checkpoint.copying import Copying
 from headrace.checkpoint.flushing import Flusher
+from headrace.checkpoint.group import Group
 from headrace.checkpoint.leftovers import GRACE_SECONDS, delete_leftover, find_leftovers
 from headrace.checkpoint.place import Place
 
@@ -92,9 +96,12 @@ def test_what_is_broken_there_comes_from_the_store(near: Path, far: Any, kind: s
         assert checkpointer.rejected == []
 
 
+@pytest.mark.parametrize("steps", [(1, 2), (20, 11)])
 def test_a_store_that_is_away_delays_and_loses_nothing(
-    near: Path, far: Any, monkeypatch: pytest.MonkeyPatch
+    near: Path, far: Any, monkeypatch: pytest.MonkeyPatch, steps: tuple[int, int]
 ) -> None:
+    """Also where the job goes back to an earlier step meanwhile."""
+    early, later = steps
     copy = _native.checkpoint_copy_file
     is_away = threading.Event()
     is_away.set()
@@ -106,18 +113,18 @@ def test_a_store_that_is_away_delays_and_loses_nothing(
 
     monkeypatch.setattr(_native, "checkpoint_copy_file", fail)
     with open_both(near, far) as checkpointer:
-        handle = checkpointer.save(1, state(1))
+        handle = checkpointer.save(early, state(early))
         handle.wait("local")
         with pytest.raises(hr.UnavailableError, match="the store is away"):
             handle.result()
         assert handle.done("local")
-        assert is_state(checkpointer.load(), 1)
+        assert is_state(checkpointer.load(), early)
         is_away.clear()
-        checkpointer.save(2, state(2)).result()
+        checkpointer.save(later, state(later)).result()
     # What comes late does not become the latest.
     with Checkpointer("s3://bucket/run", **far) as checkpointer:
-        assert checkpointer.steps() == [1, 2]
-        assert is_state(checkpointer.load(), 2)
+        assert checkpointer.steps() == sorted(steps)
+        assert is_state(checkpointer.load(), later)
 
 
 def test_the_next_job_brings_over_what_one_has_left(
@@ -210,18 +217,27 @@ def test_it_may_be_killed_between_any_two_writes(tmp_path: Path, far: Any) -> No
     assert os.path.exists(near)
 
 
-def leave_on_the_disk(near: Path, far: Any, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a job does that is killed before it brings a checkpoint over."""
+def leave_on_the_disk(
+    near: Path, far: Any, step: int, monkeypatch: pytest.MonkeyPatch, *, content: int = 0, **options: Any
+) -> None:
+    """As a job does that is killed before it brings a checkpoint over; with ``content`` one that replaces another."""
 
     def killed(self: Flusher, *_: Any, **__: Any) -> None:
         raise RuntimeError("killed")
 
-    with monkeypatch.context() as patch, open_both(near, far) as checkpointer:
+    with monkeypatch.context() as patch, open_both(near, far, **options) as checkpointer:
         patch.setattr(Flusher, "flush", killed)
-        handle = checkpointer.save(step, state(step))
+        handle = checkpointer.save(step, state(content or step), overwrite=content != 0)
         handle.wait("local")
         with pytest.raises(RuntimeError, match="killed"):
             handle.result()
+
+
+def flip(path: Path) -> None:
+    """One bit."""
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 1
+    path.write_bytes(data)
 
 
 def bring_over(near: Path, far: Any) -> None:
@@ -364,3 +380,254 @@ def test_uploads_that_nobody_completes_go(far: Any) -> None:
             "run/saves/000002-000000000005-0a0b0c0d/00000.safetensors",
         ]
         assert checkpointer.steps() == [1, 4]
+
+
+class Away:
+    """A store that takes nothing while it is away."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_away = False
+        self._copy = _native.checkpoint_copy_file
+        monkeypatch.setattr(_native, "checkpoint_copy_file", self._call)
+
+    def _call(self, *arguments: Any) -> str:
+        if self.is_away:
+            raise hr.UnavailableError("the store is away")
+        return self._copy(*arguments)
+
+
+@pytest.mark.parametrize("differential", [False, True])
+def test_what_a_killed_job_was_to_replace_is_replaced_by_the_next(
+    near: Path, far: Any, monkeypatch: pytest.MonkeyPatch, differential: bool
+) -> None:
+    options = {**far, "differential": differential}
+    with open_both(near, options) as checkpointer:
+        for step in (1, 2):
+            checkpointer.save(step, state(step)).result()
+    leave_on_the_disk(near, options, 1, monkeypatch, content=7)
+    with open_both(near, options) as checkpointer:
+        assert is_state(checkpointer.load(), 7)
+        checkpointer.save(3, state(3)).result()
+        checkpointer.save(4, state(3) | {"y": np.ones(9)}).result()
+        assert is_state(checkpointer.load(1), 7)
+    assert at(near) == [4]
+    with Checkpointer("s3://bucket/run", **far) as checkpointer:
+        assert checkpointer.steps() == [1, 2, 3, 4]
+        for step in checkpointer.steps():
+            checkpointer.verify(step)
+        assert is_state(checkpointer.load(1), 7)
+        assert is_state(checkpointer.load(), 3)
+
+
+@pytest.mark.parametrize("differential", [False, True])
+def test_what_could_not_replace_another_does_so_later(
+    near: Path,
+    far: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    differential: bool,
+) -> None:
+    store = Away(monkeypatch)
+    with open_both(near, far, differential=differential) as checkpointer:
+        checkpointer.save(1, state(1)).result()
+        store.is_away = True
+        with pytest.raises(hr.UnavailableError, match="the store is away"):
+            checkpointer.save(1, state(7), overwrite=True).result()
+        store.is_away = False
+        for step in (2, 3, 4):
+            checkpointer.save(step, state(step)).result()
+    assert "on no node" not in caplog.text
+    assert at(near) == [4]
+    with Checkpointer("s3://bucket/run", **far) as checkpointer:
+        assert is_state(checkpointer.load(1), 7)
+
+
+@pytest.mark.parametrize("differential", [False, True])
+def test_what_was_not_to_replace_another_never_does(
+    near: Path, far: Any, caplog: pytest.LogCaptureFixture, differential: bool
+) -> None:
+    options = {**far, "differential": differential}
+    with open_both(near, options) as checkpointer:
+        checkpointer.save(1, state(1)).result()
+        with pytest.raises(hr.ChangedError, match="step 1 was saved before"):
+            checkpointer.save(1, state(7)).result()
+        assert is_state(checkpointer.load(1), 1)
+    bring_over(near, options)
+    with open_both(near, options) as checkpointer:
+        with pytest.raises(hr.ChangedError, match="step 1 was saved before"):
+            checkpointer.save(1, state(8)).result()
+        for step in (2, 3):
+            checkpointer.save(step, state(step)).result()
+        assert is_state(checkpointer.load(1), 1)
+        checkpointer._sweep()
+    assert "still on the local disk" not in caplog.text
+    assert len(list((near / "saves").iterdir())) == 1
+
+
+def test_what_was_saved_later_at_the_store_is_not_replaced(
+    near: Path, far: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_on_the_disk(near, far, 1, monkeypatch)
+    with Checkpointer("s3://bucket/run", **far) as checkpointer:
+        checkpointer.save(1, state(5)).result()
+    with open_both(near, far) as checkpointer:
+        checkpointer.save(2, state(2)).result()
+        assert is_state(checkpointer.load(1), 5)
+    assert at(near) == [2]
+
+
+def test_manifests_that_this_job_brought_over_are_not_read_again(
+    near: Path, far: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_both(near, far, keep_local=2) as checkpointer:
+        for step in (1, 2):
+            checkpointer.save(step, state(step)).result()
+    real, read = Place.manifest, []
+
+    def manifest(self: Place, step: int) -> Any:
+        read.extend([step] if self.url.startswith("s3:") else [])
+        return real(self, step)
+
+    monkeypatch.setattr(Place, "manifest", manifest)
+    with open_both(near, far, keep_local=2) as checkpointer:
+        for step in (3, 4, 5):
+            checkpointer.save(step, state(step)).result()
+    assert sorted(read) == [1, 2, 2]  # When the job began: check_key(), and each once.
+
+
+def test_a_broken_manifest_on_the_disk_fails_no_save(
+    near: Path, far: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_both(near, far, keep_local=2, keep=3) as checkpointer:
+        for step in (1, 2):
+            checkpointer.save(step, state(step)).result()
+        flip(near / "steps" / f"{1:012}")
+        for step in (3, 4):
+            checkpointer.save(step, state(step)).result()
+        assert caplog.text.count("what the local disk has of step 1 is passed over") == 1
+        assert is_state(checkpointer.load(2), 2)
+    assert at(near) == [3, 4]
+    assert at("s3://bucket/run", **far) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("broken", [1, 3])
+def test_a_broken_manifest_on_the_disk_keeps_no_other_there(near: Path, far: Any, broken: int) -> None:
+    with Checkpointer(near) as checkpointer:
+        for step in (1, 2, 3):
+            checkpointer.save(step, state(step)).result()
+    flip(near / "steps" / f"{broken:012}")
+    bring_over(near, far)
+    assert at("s3://bucket/run", **far) == sorted({1, 2, 3} - {broken})
+
+
+def test_what_cannot_be_deleted_on_the_disk_fails_no_save(
+    near: Path, far: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> int:
+        raise hr.UnavailableError("the disk does not answer")
+
+    with open_both(near, far) as checkpointer:
+        checkpointer.save(1, state(1)).result()
+        monkeypatch.setattr(Place, "delete_save", fail)
+        checkpointer.save(2, state(2)).result()
+    assert "the disk does not answer" in caplog.text
+
+
+def test_what_is_on_the_disk_only_is_verified(near: Path, far: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_on_the_disk(near, far, 1, monkeypatch)
+    (path,) = (near / "saves").glob("*/*.safetensors")
+    with open_both(near, far) as checkpointer:
+        checkpointer.verify(1)
+        flip(path)
+        with pytest.raises(hr.CorruptError, match=r"00000\.safetensors"):
+            checkpointer.verify(1)
+        with pytest.raises(hr.CorruptError, match=r"^x, of rank 0: "):
+            checkpointer.load(1)
+
+
+@pytest.mark.parametrize("kind", ["*.safetensors", "*.index"])
+@pytest.mark.parametrize("damage", ["flipped", "gone"])
+def test_what_a_later_job_brought_over_is_read_and_verified_there(
+    near: Path, far: Any, kind: str, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is called otherwise at the store."""
+    leave_on_the_disk(near, far, 1, monkeypatch)
+    bring_over(near, far)
+    (path,) = (near / "saves").glob(f"*/{kind}")
+    with open_both(near, far) as checkpointer:
+        before = checkpointer._far.store.stats()["store.received_bytes"]
+        assert is_state(checkpointer.load(1), 1)  # From the disk.
+        assert checkpointer._far.store.stats()["store.received_bytes"] - before < 20_000
+        checkpointer.verify(1)
+        flip(path) if damage == "flipped" else path.unlink()
+        checkpointer.verify(1)
+        assert is_state(checkpointer.load(1), 1)
+        assert is_state(checkpointer.load(), 1)
+        assert checkpointer.rejected == []
+        flip(next(each for each in near.parent.glob("bucket/run/saves/*/*.safetensors")))
+        with pytest.raises(hr.CorruptError):
+            checkpointer.verify(1)
+
+
+def on_two_nodes(disks: list[Path], far: Any, *steps: int, level: str = "remote", content: int = 0) -> None:
+    """A job that saves steps; ``content``: default, as the step."""
+    values = Values()
+
+    def run(rank: int) -> None:
+        with open_both(disks[rank], far, group=Group(rank, 2, values, 60.0)) as checkpointer:
+            for step in steps:
+                rows = {"all": np.arange(600_000.0), f"rank{rank}": np.full(9, content or step)}
+                checkpointer.save(step, rows, overwrite=content != 0).wait(level)
+            for handle in checkpointer._saves if level == "local" else []:
+                with pytest.raises(hr.HeadraceError):
+                    handle.result()
+
+    with ThreadPoolExecutor(2) as threads:
+        for each in [threads.submit(run, rank) for rank in range(2)]:
+            each.result()
+
+
+def test_what_was_to_be_replaced_by_several_ranks_is_replaced_by_the_next_job(
+    tmp_path: Path, far: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disks = [tmp_path / "disk0", tmp_path / "disk1"]
+    on_two_nodes(disks, far, 1, 2)
+    store = Away(monkeypatch)
+    store.is_away = True
+    on_two_nodes(disks, far, 1, level="local", content=7)
+    store.is_away = False
+    on_two_nodes(disks, far, 3, 4)
+    for disk in disks:
+        assert len(list((disk / "saves").iterdir())) == 1
+    with Checkpointer("s3://bucket/run", **far) as checkpointer:
+        assert checkpointer.steps() == [1, 2, 3, 4]
+        got = checkpointer.load(1)
+        assert (got["rank0"] == 7).all()
+        assert (got["rank1"] == 7).all()
+
+
+def test_what_unfinished_saves_left_on_other_nodes_is_swept(
+    tmp_path: Path, far: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disks = [tmp_path / "disk0", tmp_path / "disk1"]
+    on_two_nodes(disks, far, 1, 2)
+    named = {path.name for disk in disks for path in (disk / "saves").iterdir()}
+    assert len(named) == 1
+    for disk in disks:  # As a job leaves it that is killed.
+        for save in ("000001-000000000009-0a0b0c0d", "000009-000000000009-0a0b0c0d"):
+            (disk / "saves" / save).mkdir()
+            (disk / "saves" / save / "00001.safetensors").write_bytes(b"x" * 100)
+    # Needed by a manifest that is on the other node's disk alone, and not at the store.
+    (save,) = named
+    (disks[1] / "steps").mkdir()
+    shutil.move(disks[0] / "steps" / f"{2:012}", disks[1] / "steps")
+    with Checkpointer("s3://bucket/run", **far) as checkpointer:
+        checkpointer.delete(2)
+    on_two_nodes(disks, far, 3, 4)
+    assert all((disk / "saves" / "000001-000000000009-0a0b0c0d").exists() for disk in disks)
+    monkeypatch.setattr("headrace.checkpoint.flushing.GRACE_SECONDS", 0.0)
+    on_two_nodes(disks, far, 5)
+    for disk in disks:
+        left = {path.name for path in (disk / "saves").iterdir()}
+        assert len(left) == 3
+        assert left > {save, "000009-000000000009-0a0b0c0d"}

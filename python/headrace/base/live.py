@@ -4,7 +4,10 @@ goes."""
 from __future__ import annotations
 
 import atexit
+import concurrent.futures.thread  # noqa: F401  Before ours: what is registered last is called first.
 import os
+import sys
+import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -31,12 +34,15 @@ class Closing:
 
 
 _open: weakref.WeakSet[Closing] = weakref.WeakSet()
+_begun: weakref.WeakSet[Closing] = weakref.WeakSet()
 _owner_pid = os.getpid()
 
 
-def register(thing: Closing) -> None:
+def register(thing: Closing, *, has_begun: bool = False) -> None:
+    """``has_begun``: it brings to an end what it has begun, when the program ends, and needs executors for that,
+    which end before what ``atexit`` calls."""
     log.listen()
-    _open.add(thing)
+    (_begun if has_begun else _open).add(thing)
 
 
 def describe(thing: object, text: Callable[[], str]) -> str:
@@ -53,6 +59,23 @@ def _forget() -> None:
     global _owner_pid
     _owner_pid = os.getpid()
     _open.clear()
+    _begun.clear()
+
+
+def _finish_begun() -> None:
+    """Before executors take no more work."""
+    if os.getpid() != _owner_pid:
+        return
+    for thing in list(_begun):
+        try:
+            thing.close()
+        except Exception:
+            sys.excepthook(*sys.exc_info())
+
+
+# Of CPython; executors end by it, too.
+_at_end_of_threads = getattr(threading, "_register_atexit", atexit.register)
+_at_end_of_threads(_finish_begun)
 
 
 @atexit.register

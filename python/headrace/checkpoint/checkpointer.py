@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsFloat
 
@@ -20,6 +20,7 @@ from headrace.checkpoint.data_file import SaveOptions, check_compression
 from headrace.checkpoint.flushing import Flusher
 from headrace.checkpoint.group import Group, find_group
 from headrace.checkpoint.handle import Level, SaveHandle
+from headrace.checkpoint.leftovers import sweep
 from headrace.checkpoint.loading import Reads, read_all, read_into, verify
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Nearest, Place, check_step, read_key
@@ -28,6 +29,7 @@ from headrace.checkpoint.retention import Keep, Kept
 from headrace.checkpoint.reuse import Reuse
 from headrace.checkpoint.saving import Planner, Saving
 from headrace.checkpoint.sharing import OtherRankError, SharedReads
+from headrace.checkpoint.told import error_of, raise_told, told
 from headrace.checkpoint.values import ValueWatch, check_mode
 from headrace.errors import (
     ChangedError,
@@ -35,7 +37,6 @@ from headrace.errors import (
     HeadraceError,
     InvalidArgumentError,
     NotFoundError,
-    UnavailableError,
 )
 from headrace.store.peer_names import STORE_PEERS
 from headrace.store.store import Store, StoreOptions
@@ -168,6 +169,7 @@ class Checkpointer(live.Closing):
             self._flush_worker = ThreadPoolExecutor(1, "headrace-checkpoint-flush")
         self._planner, self._watch = Planner(self._group), ValueWatch()
         self._fence: int | None = None
+        self._number = 0  # Of the last save that this job has begun.
         self._saves: list[SaveHandle] = []
         self._saved: dict[int, Kept] = {}  # By step.
         self._last: Manifest | None = None  # That this job has committed.
@@ -175,8 +177,9 @@ class Checkpointer(live.Closing):
         self._sweeper: threading.Timer | None = None
         self.rejected: list[Rejected] = []
         """What the last load() passed over."""
+        self._broken: set[int] = set()  # Steps that load() has passed over, until they are saved anew.
         self._loaded: int | None = None
-        live.register(self)
+        live.register(self, has_begun=True)
 
     @property
     def url(self) -> str:
@@ -199,25 +202,29 @@ class Checkpointer(live.Closing):
         there is a checkpoint. An error of an earlier save that nobody has looked at is raised here.
 
         :param metadata: JSON of your own (loss, version), shown by ``headrace ckpt`` and used by ``Keep``.
-        :param overwrite: replaces the checkpoint of the same step, at once; else that is a ChangedError.
+        :param overwrite: replaces the checkpoint of the same step, at once; else that is a ChangedError. One that
+            load() has passed over, since it cannot be proved, is replaced anyway.
         :param wait: for which level; None: returns at once, and nothing of the state may change before
             ``handle.wait("staged")``.
         """
         self._check_open()
-        self._raise_unseen()
         step = check_step(step)
         fence = self._take_fence()
+        self._number += 1
+        overwrite = overwrite or step in self._broken
         saving = Saving(
             self._near or self._far,
             self._group,
             fence,
             self._planner,
             step,
-            _values_of(state),
+            lambda: self._state_after_unseen(state),
             dict(metadata or {}),
             # The disk is this job's: what an earlier one left there under the same step gives way.
             self._options._replace(
-                overwrite=overwrite or self._near is not None, is_fenced=self._near is None
+                overwrite=overwrite or self._near is not None,
+                is_fenced=self._near is None,
+                number=self._number,
             ),
             self._watch,
             self._reuse,
@@ -226,27 +233,30 @@ class Checkpointer(live.Closing):
         self._saves = [each for each in self._saves if not each._is_over() or each._unseen_error()]
         self._saves.append(handle)
         if wait is not None:
-            error = self._stage(saving, handle, overwrite)
+            error = self._stage(saving, handle, overwrite, self._worker.submit)
             if error is not None:
                 handle.done("staged")  # Raises it.
             handle.wait(wait)
         else:
-            self._worker.submit(self._stage, saving, handle, overwrite)
+            # The rest at once: a worker that is being shut down takes nothing more.
+            self._worker.submit(self._stage, saving, handle, overwrite, lambda call, *args: call(*args))
         return handle
 
-    def _stage(self, saving: Saving, handle: SaveHandle, overwrite: bool) -> BaseException | None:
-        """Copies the state and lets the rest follow."""
+    def _stage(
+        self, saving: Saving, handle: SaveHandle, overwrite: bool, then: Callable[..., Any]
+    ) -> BaseException | None:
+        """Copies the state and lets the rest follow, by ``then(call, *arguments)``."""
         try:
             saving.stage()
         except BaseException as error:
             shown = error if isinstance(error, Exception) else HeadraceError(f"interrupted by {error!r}")
-            self._worker.submit(saving.fail, shown)
             handle._fail(shown)
+            then(saving.fail, shown)
             if not isinstance(error, Exception):
                 raise
             return error
         handle._reach("staged")
-        self._worker.submit(self._finish, saving, handle, overwrite)
+        then(self._finish, saving, handle, overwrite)
         return None
 
     def _finish(self, saving: Saving, handle: SaveHandle, overwrite: bool) -> None:
@@ -276,6 +286,7 @@ class Checkpointer(live.Closing):
         if self._group.rank == 0:
             self._compare_with_last(manifest)  # Before the handle: who waits for it has then been told.
         handle._reach("remote", manifest)
+        self._broken.discard(manifest.step)
         if self._group.rank == 0:
             self._saved[manifest.step] = self._keep.about(manifest)
             self._retire()
@@ -331,8 +342,7 @@ class Checkpointer(live.Closing):
     def _take_fence(self) -> int:
         if self._fence is None:
             said = self._group.gather("fence", self._fence_or_error())
-            if isinstance(said[0], str):
-                raise InvalidArgumentError(said[0])
+            raise_told(said[0])
             self._fence = int(said[0])
             if self._group.rank == 0:
                 self._sweeper = threading.Timer(_GRACE_SECONDS, self._sweep)
@@ -351,23 +361,20 @@ class Checkpointer(live.Closing):
         return self._far.take_fence()
 
     def _told_by_rank_0(self, ask: Callable[[], Any]) -> Any:
-        """What rank 0 sends to all: what it was told, or text that says why not. An only rank just raises."""
+        """What rank 0 sends to all: what it was told, or the error. An only rank just raises."""
         if self._group.world_size == 1:
             return ask()
         try:
             return ask()
-        except HeadraceError as error:
-            return f"rank 0: {error}"
+        except Exception as error:
+            return told(error, names_kind=False)
 
     def _sweep(self) -> None:
         assert self._fence is not None
-        try:
-            for place in filter(None, (self._far, self._near)):
-                for save in place.orphans(self._fence):
-                    count = place.delete_unfinished(save)
-                    _log.info("deleted what an unfinished save had left: %s, %d bytes", save, count)
-        except HeadraceError as error:
-            _log.warning("what unfinished saves have left could not be deleted: %s", error)
+        sweep(self._far, self._fence)
+        # Of several disks each may have the manifest that needs what lies on the others: the flusher asks all.
+        if self._near is not None and self._group.world_size == 1:
+            sweep(self._near, self._fence)
 
     def _raise_unseen(self) -> None:
         for handle in self._saves:
@@ -375,6 +382,11 @@ class Checkpointer(live.Closing):
             if error is not None:
                 handle._is_seen = True
                 raise error
+
+    def _state_after_unseen(self, state: Any) -> Any:
+        """What is saved of it, where no earlier save has failed unseen."""
+        self._raise_unseen()
+        return _values_of(state)
 
     def wait(self) -> None:
         """Until all saves are checkpoints. Raises what went wrong with the first that is none."""
@@ -404,11 +416,10 @@ class Checkpointer(live.Closing):
         self.rejected = []
         given = [check_step(step)] if step is not None else None
         steps = self._group.gather("candidates", self._candidates(given))[0]
-        if isinstance(steps, str):
-            raise NotFoundError(steps)
+        raise_told(steps)
         if not steps:
             raise NotFoundError(f"{self.url}: has no checkpoint")
-        for each in steps:
+        for each in self._in_turn(steps):
             error, state = self._try(each, into, partial)
             failed = self._failed(error)
             if not failed:
@@ -424,6 +435,7 @@ class Checkpointer(live.Closing):
             if step is not None or not falls_back:
                 raise why
             self.rejected.append(Rejected(each, str(why)))
+            self._broken.add(each)
             self._trust_nothing_earlier()
         reasons = "; ".join(f"step {each.step}: {each.why}" for each in self.rejected)
         raise CorruptError(f"{self.url}: no checkpoint can be proved: {reasons}")
@@ -458,6 +470,18 @@ class Checkpointer(live.Closing):
         if odd:
             warnings.warn(odd, RuntimeWarning, stacklevel=2)
 
+    def _in_turn(self, candidates: list[int]) -> Iterator[int]:
+        """In the order in which to try them, on all ranks the same; what that of the others is, is asked when the
+        first was not the one."""
+        yield candidates[0]
+        if len(candidates) > 1:
+            others: Any = candidates[1:]
+            if self._group.rank == 0:
+                others = self._told_by_rank_0(lambda: self._place.newest_first(candidates[1:]))
+            others = self._group.gather("order of candidates", others)[0]
+            raise_told(others)
+            yield from others
+
     def _candidates(self, given: list[int] | None) -> Any:
         if given is not None or self._group.rank != 0:
             return given or []
@@ -467,15 +491,15 @@ class Checkpointer(live.Closing):
         """Of a load that failed here or on another rank: why, and whether an earlier checkpoint is tried; on all
         ranks the same. An error of this rank goes before those of others."""
         own = None if isinstance(error, OtherRankError) else error
-        text = "" if own is None else f"{type(own).__name__}: {own}"
+        failure = {"error": ""} if own is None else told(own)
         falls_back = own is None or isinstance(own, (CorruptError, NotFoundError))
-        said = self._group.gather("load", {"error": text, "falls_back": falls_back})
-        failed = [(rank, each["error"]) for rank, each in enumerate(said) if each["error"]]
+        said = self._group.gather("load", {**failure, "falls_back": falls_back})
+        failed = [(rank, each) for rank, each in enumerate(said) if each["error"]]
         if not failed:
             return None
         all_fall_back = all(each["falls_back"] for each in said)
-        kind = CorruptError if all_fall_back else UnavailableError
-        return own or kind("rank {}: {}".format(*failed[0])), all_fall_back
+        rank, first = failed[0]
+        return own or error_of(first, f"rank {rank}: {first['error']}"), all_fall_back
 
     def _sharing(self) -> SharedReads | None:
         """Of one load; None: each rank reads for itself."""
@@ -530,8 +554,7 @@ class Checkpointer(live.Closing):
     def latest(self) -> int | None:
         """The step that ``load()`` tries first; None: there is no checkpoint. The same on all ranks."""
         candidates = self._group.gather("latest", self._candidates(None))[0]
-        if isinstance(candidates, str):
-            raise NotFoundError(candidates)
+        raise_told(candidates)
         return candidates[0] if candidates else None
 
     def info(self, step: int) -> Manifest:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
-from headrace.checkpoint.retention import Kept
+from headrace.checkpoint.retention import Kept, in_order
 from headrace.errors import InvalidArgumentError
 
 __all__ = ["Cold", "check_rules", "is_archive", "rule_of_each"]
@@ -59,7 +59,7 @@ def is_archive(storage_class: str) -> bool:
 def rule_of_each(rules: Sequence[Cold], about: Mapping[int, Kept], stay: Set[int | None]) -> dict[int, int]:
     """The number of the last rule that holds for each step, from 1 on; 0: it stays where it is, as those of
     ``stay`` and the one that was saved last do."""
-    steps = sorted(about, key=lambda step: (about[step].job, step), reverse=True)
+    steps = in_order(about)[::-1]
     return {
         step: 0 if step in stay else _rule_of(rules, behind, about[steps[0]].seconds - about[step].seconds)
         for behind, step in enumerate(steps)

@@ -221,15 +221,22 @@ def _part(state: Any, path: str, source: str) -> Any:
     """What is at ``model.layers``; keys may have dots themselves."""
     if not path:
         return state
+    missing = None
     if isinstance(state, Mapping):
-        for key, value in state.items():
+        # The longest first, so that of ``model`` and ``model.ema`` each is found.
+        for key in sorted(state, key=lambda key: -len(str(key))):
             if path == str(key):
-                return value
+                return state[key]
             if path.startswith(f"{key}."):
-                return _part(value, path[len(str(key)) + 1 :], source)
+                try:
+                    return _part(state[key], path[len(str(key)) + 1 :], source)
+                except NotFoundError as error:
+                    missing = missing or error
         below = {key: value for key, value in state.items() if str(key).startswith(path + ".")}
         if below:
             return {str(key)[len(path) + 1 :]: value for key, value in below.items()}
+    if missing is not None:
+        raise missing
     there = (
         ", ".join(str(key) for key in list(state)[:8]) if isinstance(state, Mapping) else type(state).__name__
     )

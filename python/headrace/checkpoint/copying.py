@@ -21,7 +21,7 @@ def left_behind(near: Place, far: Place) -> list[tuple[Manifest, list[str]]]:
     not on the disk either."""
     there = set(far.steps())
     found = [near.manifest(step) for step in near.steps() if step not in there]
-    found.sort(key=lambda manifest: (manifest.job, manifest.step))
+    found.sort(key=lambda manifest: manifest.order)
     return [
         (manifest, [key for key in manifest.data_keys if not near.store.exists(key)]) for manifest in found
     ]
@@ -45,7 +45,7 @@ class Copying:
         self._source, self._target = source, target
         self._from = manifest
         save = parsed._replace(fence=_COPIES, is_shared=False)
-        self.manifest = manifest.renamed(str(save))._replace(job=0)
+        self.manifest = manifest.renamed(str(save))._replace(job=0, number=0)
         """What is there then."""
         self.was_there = False
         self._copied = 0

@@ -40,6 +40,8 @@ class SaveOptions(NamedTuple):
     """Whether only the job that came last may commit there."""
     compression: str | None = None
     """See check_compression()."""
+    number: int = 0
+    """See Manifest."""
 
 
 def check_compression(compression: str | None) -> str | None:

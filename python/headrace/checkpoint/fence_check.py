@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 
+from headrace.base.call import Call
 from headrace.checkpoint.place import Place
 
 __all__ = ["FenceCheck"]
@@ -18,13 +18,11 @@ class FenceCheck:
 
     def __init__(self, place: Place, number: int) -> None:
         self._place, self._number = place, number
-        self._asked: tuple[float, Future[None]] | None = None
+        self._asked: tuple[float, Call[None]] | None = None
 
     def begin(self) -> None:
         """Asks, and does not wait."""
-        thread = ThreadPoolExecutor(1, "headrace-checkpoint-fence")
-        self._asked = time.monotonic(), thread.submit(self._place.check_fence, self._number)
-        thread.shutdown(wait=False)
+        self._asked = time.monotonic(), Call(lambda: self._place.check_fence(self._number))
 
     def end(self) -> None:
         """Raises ChangedError where a later job has taken another number."""

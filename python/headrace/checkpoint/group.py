@@ -10,6 +10,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 from headrace.base.ranks import find_rank, group_rank
@@ -19,7 +20,7 @@ from headrace.errors import DeadlineError, InvalidArgumentError
 __all__ = ["Group", "KeyValues", "find_group"]
 
 _POLL_SECONDS = 0.005
-_opened = itertools.count()
+_numbers = itertools.count()
 
 
 class KeyValues(Protocol):
@@ -115,7 +116,27 @@ def find_group(timeout: float) -> Group:
             )
     if here is None or here.world_size == 1:
         return Group(timeout=timeout)
-    from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
+    return Group(here.rank, here.world_size, _OwnKeys(), timeout, TorchExchange(timeout))
 
-    values = PrefixStore(f"headrace/checkpoint/{next(_opened)}", _get_default_store())
-    return Group(here.rank, here.world_size, values, timeout, TorchExchange(timeout))
+
+class _OwnKeys:
+    """Keys of one group in the store of torch.distributed. Groups are numbered when they say something first, which
+    all ranks do together: one that a single rank has opened, to look, says nothing and takes no number."""
+
+    @cached_property
+    def _store(self) -> Any:
+        from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
+
+        return PrefixStore(f"headrace/checkpoint/{next(_numbers)}", _get_default_store())
+
+    def set(self, key: str, value: str) -> None:
+        self._store.set(key, value)
+
+    def get(self, key: str) -> bytes:
+        return bytes(self._store.get(key))
+
+    def check(self, keys: list[str]) -> bool:
+        return bool(self._store.check(keys))
+
+    def delete_key(self, key: str) -> bool:
+        return bool(self._store.delete_key(key))

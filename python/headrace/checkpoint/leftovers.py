@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from typing import NamedTuple
 
 from headrace._native import ObjectInfo
 from headrace.checkpoint.keys import SaveId, fence_key, save_of
 from headrace.checkpoint.place import Place
-from headrace.errors import NotFoundError
+from headrace.errors import HeadraceError, NotFoundError
 
-__all__ = ["GRACE_SECONDS", "Leftover", "delete_leftover", "find_leftovers"]
+__all__ = ["GRACE_SECONDS", "Leftover", "delete_leftover", "find_leftovers", "sweep"]
+
+_log = logging.getLogger("headrace.checkpoint")
 
 GRACE_SECONDS = 900.0
 """So long a request of a job may live that another one has followed."""
@@ -65,6 +68,17 @@ def find_leftovers(
         )
         out.append(Leftover(save, parsed.step, len(files), sum(size for size, _ in files), newest, goes, why))
     return out
+
+
+def sweep(place: Place, fence: int) -> None:
+    """Deletes what jobs before that of ``fence`` have left, :data:`GRACE_SECONDS` after it began. What fails is a
+    warning of the log: the next job tries again."""
+    try:
+        for save in place.orphans(fence):
+            count = place.delete_unfinished(save)
+            _log.info("deleted what an unfinished save had left: %s, %d bytes", save, count)
+    except HeadraceError as error:
+        _log.warning("what unfinished saves have left could not be deleted: %s", error)
 
 
 def _files(place: Place) -> list[ObjectInfo]:

@@ -7,6 +7,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from headrace.checkpoint.manifest import Index, Manifest
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Planned
 from headrace.checkpoint.row_major import Memory
-from headrace.checkpoint.tree import flatten, only_saved, overlay, paths_of, rebuild, values_in
+from headrace.checkpoint.tree import differences, flatten, only_saved, overlay, paths_of, rebuild, values_in
 from headrace.errors import CorruptError, InvalidArgumentError
 
 __all__ = ["Boxes", "Filling", "ReadTotals", "Reads", "read_all", "read_bytes", "read_into", "verify"]
@@ -228,6 +229,8 @@ def read_all(
     reads = reads or Reads()
     boxes = Boxes(place, manifest)
     filling = Filling(boxes, reads)
+    for array in {each.dtype: each for each in reversed(manifest.arrays) if each.kind == "jax"}.values():
+        _check_jax_holds(array)
     made = {}
     for numbers in reads.plan_rounds(manifest, 0):
         for number in numbers:
@@ -246,6 +249,19 @@ def read_bytes(place: Place, manifest: Manifest, number: int) -> np.ndarray[Any,
     boxes.add(number, Chunk((0,) * len(array.shape), array.shape), Memory(out.ctypes.data, strides, out))
     boxes.read()
     return out
+
+
+def _check_jax_holds(array: Planned) -> None:
+    """JAX makes arrays of 32 bits of those of 64, without a word, unless it is told to keep them."""
+    import jax.numpy as jnp
+
+    saved = empty_like_saved(array.name, array.kind, array.dtype, (0,)).dtype
+    here = jnp.asarray(np.empty(0, saved)).dtype
+    if here != saved:
+        raise InvalidArgumentError(
+            f"{array.name}: was saved as an array of JAX of {saved}, and JAX would make one of {here} here: call "
+            'jax.config.update("jax_enable_x64", True), set JAX_ENABLE_X64=1, or give load() arrays of numpy with into='
+        )
 
 
 def _as_saved(manifest: Manifest, made: Mapping[str, Any], name: str) -> Any:
@@ -279,6 +295,7 @@ def read_into(
     made = {path for path in saved_paths.keys() - paths.keys() if path and json.loads(path[0]) in growing}
     if not partial:
         _check_same_arrays(place, manifest, paths.keys(), saved_paths.keys() - made)
+        _check_same_values(place, manifest, template, growing)
     # An array that is several places' (tied weights) may be so on one side only.
     saved_names = {name: saved_paths[path] for path, name in paths.items() if path in saved_paths}
     numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
@@ -334,12 +351,22 @@ def _check_same_arrays(
         )
 
 
+def _check_same_values(place: Place, manifest: Manifest, template: Any, growing: Set[str]) -> None:
+    odd = list(islice(differences(template, manifest.tree, growing), 6))
+    if odd:
+        more = "; ..." if len(odd) > 5 else ""
+        raise InvalidArgumentError(
+            f"{place.url}, step {manifest.step}: {'; '.join(odd[:5])}{more}; partial=True loads what is in both"
+        )
+
+
 def _shown(path: tuple[Any, ...]) -> str:
     return ".".join(key.strip('"') for key in path)
 
 
 def verify(place: Place, manifest: Manifest, progress: Callable[[int, int], None] | None = None) -> None:
     """Reads everything and compares it with its sums. Raises CorruptError."""
+    place = place.holder(manifest)
     done = 0
 
     def note(count: int) -> None:

@@ -111,12 +111,20 @@ class Manifest(NamedTuple):
     """Number of the job that saved it here; 0: it was copied here from elsewhere."""
     compression: str | None = None
     """Of its data files."""
+    number: int = 0
+    """Of the save among those of its job, rising; 0: it is not known."""
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Checkpoints of a place sorted by it are in the order in which they were saved there. A job may go back to
+        an earlier step, so that steps alone do not tell it."""
+        return self.job, self.number, self.step
 
     def comes_after(self, other: Manifest) -> bool:
         """Whether it was saved after the other, or is it. Of copies only the step tells."""
         if 0 in (self.job, other.job):
             return self.step >= other.step
-        return (self.job, self.step) >= (other.job, other.step)
+        return self.order >= other.order
 
     def has_same_arrays(self, other: Manifest) -> bool:
         """Whether every array has the same bytes in both, as far as sums tell. False where there are none."""
@@ -126,6 +134,11 @@ class Manifest(NamedTuple):
             and any(array.size_bytes for array in self.arrays)
             and [file.sums_crc32c for file in self.files] == [file.sums_crc32c for file in other.files]
         )
+
+    def is_same_save(self, other: Manifest) -> bool:
+        """Whether one is the other, or a copy of it under another id."""
+        mine, theirs = (each.renamed("")._replace(job=0, number=0) for each in (self, other))
+        return mine == theirs
 
     def renamed(self, save: str) -> Manifest:
         """As it is called under another save id, with copies of earlier files of its own."""
@@ -168,6 +181,10 @@ class Manifest(NamedTuple):
         return [key for file in self.files for key in (file.key, *(each.key for each in file.earlier))]
 
     @property
+    def index_keys(self) -> list[str]:
+        return [file.index_key for file in self.files]
+
+    @property
     def saves(self) -> set[str]:
         """Whose files it needs."""
         return {self.save} | {save_of(each.key) for each in self.earlier}
@@ -186,6 +203,7 @@ class Manifest(NamedTuple):
             "step": self.step,
             "save": self.save,
             "job": self.job,
+            "number": self.number,
             "world_size": self.world_size,
             "created": self.created,
             "metadata": self.metadata,
@@ -245,6 +263,7 @@ class Manifest(NamedTuple):
             [DataFile.of(row) for row in body["files"]],
             body["job"],
             compression,
+            body.get("number", 0),
         )
 
 

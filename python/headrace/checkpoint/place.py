@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from headrace import _native
 from headrace._native import ObjectInfo
+from headrace.base.call import Call
 from headrace.checkpoint.keys import (
     LATEST,
     SaveId,
@@ -64,6 +65,7 @@ class _Needed(NamedTuple):
 # What manifests and indexes are encrypted for: none is taken for the other.
 _MANIFEST, _INDEX = "headrace checkpoint manifest 1", "headrace checkpoint index 1"
 _SEALED = b"HRSEALED"
+_READERS = 16
 
 
 def read_key(source: str | None) -> _native.SealKey | None:
@@ -130,6 +132,10 @@ class Place:
         for step in self.candidates()[:1]:
             with contextlib.suppress(NotFoundError, CorruptError, UnsupportedError):
                 self.manifest(step)
+
+    def holder(self, manifest: Manifest) -> Place:
+        """Where the files of a checkpoint lie that have to be whole for it to last."""
+        return self
 
     def index(self, manifest: Manifest, rank: int) -> Index:
         """Of a data file. Raises CorruptError."""
@@ -261,20 +267,22 @@ class Place:
         """Whether manifest and LATEST are what was written, no later job than ``fence`` had begun, and what it
         builds upon is there. Raises CorruptError, and puts what was ``replaced`` in the place of a manifest that
         nobody could read; UnavailableError, and deletes one whose files may be gone with its base."""
-        with ThreadPoolExecutor(4) as at_once:  # One round trip.
-            checks = [
-                at_once.submit(self.check_manifest, manifest, check, replaced),
-                at_once.submit(self.check_written, LATEST, _latest_text(manifest), check),
-            ]
-            if fence is not None:
-                checks.append(at_once.submit(self._check_fence_after, manifest, fence))
-            bases = [at_once.submit(base.check, self.store)] if base is not None else []
-        try:
-            for each in bases:
-                each.result()
-        except HeadraceError:
-            self._withdraw(manifest)
-            raise
+        calls = [
+            lambda: self.check_manifest(manifest, check, replaced),
+            lambda: self.check_written(LATEST, _latest_text(manifest), check),
+        ]
+        if fence is not None:
+            calls.append(lambda: self._check_fence_after(manifest, fence))
+        beside = Call(lambda: base.check(self.store)) if base is not None else None
+        checks = [Call(call) for call in calls]  # One round trip.
+        for each in checks:
+            each.wait()
+        if beside is not None:
+            try:
+                beside.result()
+            except HeadraceError:
+                self._withdraw(manifest)
+                raise
         for each in checks:
             each.result()
 
@@ -342,10 +350,29 @@ class Place:
         return not other.comes_after(manifest)
 
     def candidates(self) -> list[int]:
-        """Steps in the order in which to try them: the one committed last, then falling."""
+        """Steps: first the one that was committed last. The others are in no order: see newest_first()."""
         steps, latest = self.steps(), self.latest()
-        first = [latest] if latest in steps else []
-        return first + [step for step in reversed(steps) if step != latest]
+        if latest not in steps:
+            return self.newest_first(steps)
+        return [latest, *(step for step in reversed(steps) if step != latest)]
+
+    def newest_first(self, steps: Sequence[int]) -> list[int]:
+        """Those that were saved last first; reads their manifests. One that cannot be read goes before the first
+        that has a lower step."""
+        with ThreadPoolExecutor(_READERS, "headrace-checkpoint-order") as pool:
+            orders = dict(zip(steps, pool.map(self._order_of, steps), strict=True))
+        known = {step: order for step, order in orders.items() if order is not None}
+        found = sorted(known, key=known.__getitem__, reverse=True)
+        for step in sorted(orders.keys() - known.keys()):
+            found.insert(next((at for at, each in enumerate(found) if each < step), len(found)), step)
+        return found
+
+    def _order_of(self, step: int) -> tuple[int, int, int] | None:
+        """None: its manifest cannot be read."""
+        try:
+            return self.manifest(step).order
+        except (NotFoundError, CorruptError, DeniedError, UnsupportedError):
+            return None
 
     def delete(self, manifest: Manifest) -> None:
         """The manifest first: what remains when this is interrupted is nobody's, and swept later. Raises
@@ -537,9 +564,19 @@ class Nearest(Place):
     def __init__(self, near: Place, far: Place) -> None:
         super().__init__(far.store, far.key)
         self._near, self._far = near, far
+        self._near_keys: dict[str, str] = {}
+        """Of files that are called otherwise at the URL, by what they are called there. Threads: keys are written
+        once, so what is known stays true."""
+
+    def holder(self, manifest: Manifest) -> Place:
+        with contextlib.suppress(NotFoundError, CorruptError):
+            if self._far.manifest(manifest.step).save == manifest.save:
+                return self._far
+        return self._near
 
     def manifest(self, step: int) -> Manifest:
-        """Where both have one, that of the later job: a step may have been saved anew."""
+        """Where both have one, that of the later job: a step may have been saved anew. Of one that was brought over
+        that of the URL, by which all ranks name its files."""
         try:
             near = self._near.manifest(step)
         except (NotFoundError, CorruptError):
@@ -548,19 +585,30 @@ class Nearest(Place):
             far = self._far.manifest(step)
         except (NotFoundError, CorruptError):
             return near
-        return near if near.comes_after(far) else far
+        if not far.is_same_save(near):
+            return near if near.comes_after(far) else far
+        if far.save != near.save:
+            names = zip(far.data_keys + far.index_keys, near.data_keys + near.index_keys, strict=True)
+            self._near_keys.update(names)
+        return far
 
     def index_bytes(self, file: DataFile) -> bytes:
+        near = self._near_keys.get(file.index_key, file.index_key)
         try:
-            return self._near.index_bytes(file)
+            return self._near.index_bytes(file._replace(index_key=near))
         except CorruptError:
             return self._far.index_bytes(file)
 
     def read(self, key: str, boxes: list[Any], only: Sequence[bytes] = ()) -> tuple[int, int]:
         try:
-            return self._near.read(key, boxes, only)
-        except (NotFoundError, CorruptError):
+            return self._near.read(self._near_keys.get(key, key), boxes, only)
+        except NotFoundError:
             return self._far.read(key, boxes, only)
+        except CorruptError as error:
+            try:
+                return self._far.read(key, boxes, only)
+            except NotFoundError:  # It was not brought over yet.
+                raise error from None
 
     def steps(self) -> list[int]:
         return sorted({*self._near.steps(), *self._far.steps()})

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from headrace.checkpoint.manifest import Manifest
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["Keep", "Kept"]
+__all__ = ["Keep", "Kept", "in_order"]
 
 
 class Kept(NamedTuple):
@@ -19,6 +19,13 @@ class Kept(NamedTuple):
     metric: float | None
     seconds: float
     """Since 1970, by the clock of who saved it."""
+    number: int = 0
+    """See Manifest."""
+
+
+def in_order(about: Mapping[int, Kept]) -> list[int]:
+    """Steps in the order in which they were saved; see Manifest.order."""
+    return sorted(about, key=lambda step: (about[step].job, about[step].number, step))
 
 
 class Keep(NamedTuple):
@@ -62,13 +69,14 @@ class Keep(NamedTuple):
             seconds = datetime.fromisoformat(manifest.created).timestamp()
         except ValueError:
             seconds = 0.0
-        return Kept(manifest.job, float(value) if isinstance(value, (int, float)) else None, seconds)
+        metric = float(value) if isinstance(value, (int, float)) else None
+        return Kept(manifest.job, metric, seconds, manifest.number)
 
     def surplus(self, about: Mapping[int, Kept]) -> list[int]:
         """Of the steps that there are those that go, in the order in which they were saved."""
         if self.latest == 0:
             return []
-        steps = sorted(about, key=lambda step: (about[step].job, step))
+        steps = in_order(about)
         wanted = set(steps[-self.latest :])
         if self.every:
             wanted |= {step for step in steps if step % self.every == 0}

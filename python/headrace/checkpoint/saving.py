@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -23,11 +23,12 @@ from headrace.checkpoint.manifest import DataFile, Manifest
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Had, Plan, had, make_plan
 from headrace.checkpoint.reuse import Base, Comparison, Reuse
-from headrace.checkpoint.tree import Node, flatten
+from headrace.checkpoint.told import raise_first, told
+from headrace.checkpoint.tree import Node, check_metadata, flatten
 from headrace.checkpoint.values import ValueWatch
 from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, UnavailableError
 
-__all__ = ["Planner", "Saving", "raise_first"]
+__all__ = ["Planner", "Saving"]
 
 _log = logging.getLogger("headrace.checkpoint")
 
@@ -98,25 +99,26 @@ class Saving:
         fence: int,
         planner: Planner,
         step: int,
-        state: Any,
+        state: Callable[[], Any],
         metadata: Mapping[str, Any],
         options: SaveOptions,
         watch: ValueWatch,
         reuse: Reuse | None = None,
     ) -> None:
-        """Plans. ``reuse``: pieces of what was saved last are not written again. Raises InvalidArgumentError for
-        a state that has no place in a checkpoint."""
+        """Plans. ``reuse``: pieces of what was saved last are not written again. Raises what ``state`` raises, and
+        InvalidArgumentError for a state that has no place in a checkpoint; what one rank raises, all do, and so
+        they go on together."""
         self._place, self._group, self._fence, self._options = place, group, fence, options
         self.step, self._watch = step, watch
-        error, tree, arrays = "", None, {}
+        error, tree, arrays = None, None, {}
         try:
-            tree, found = flatten(state, options.allow_pickle)
+            tree, found = flatten(state(), options.allow_pickle)
             arrays = {name: describe(name, value) for name, value in found.items()}
-            json.dumps(metadata, allow_nan=False)
-        except (InvalidArgumentError, TypeError, ValueError) as raised:
+            check_metadata(metadata)
+        except Exception as raised:
             if group.world_size == 1:
                 raise
-            error = f"{raised}"
+            error = raised
         self._reuse, self._held = reuse, None
         # What replaces another builds upon nothing: if that went meanwhile, both would be lost.
         if reuse is not None and not (options.overwrite and options.is_fenced):
@@ -129,7 +131,7 @@ class Saving:
 
     def _agree(
         self,
-        error: str,
+        error: Exception | None,
         tree: Node,
         arrays: dict[str, Array],
         metadata: Mapping[str, Any],
@@ -140,7 +142,10 @@ class Saving:
         known = self._held
         save = str(SaveId.new(self._fence, step, is_shared=reuse is not None))
         base = "" if known is None else known.save
-        said = group.gather("state", {"error": error, "save": save, "step": step, "base": base})
+        failure = {"error": ""} if error is None else told(error, names_kind=False)
+        said = group.gather("state", {**failure, "save": save, "step": step, "base": base})
+        if error is not None and not isinstance(error, HeadraceError):
+            raise error
         raise_first("its state cannot be saved", said, InvalidArgumentError)
         if any(each["step"] != step for each in said):
             raise InvalidArgumentError(f"ranks save different steps: {[each['step'] for each in said]}")
@@ -186,6 +191,7 @@ class Saving:
             self._release()
 
     def _finish(self) -> Manifest:
+        failure: Exception | None = None
         try:
             self._file.finish_data()
             if self._group.rank == 0 and self._options.is_fenced:
@@ -196,17 +202,21 @@ class Saving:
                 raise InvalidArgumentError(f"{odd}; values='warn' saves it all the same")
             report = {"error": "", "file": list(file), "odd": odd}
         except Exception as error:
-            report = {"error": f"{type(error).__name__}: {error}", "file": [], "odd": ""}
+            failure = error
+            report = {**told(error), "file": [], "odd": ""}
         said = self._group.gather("report", report, self.save)
-        manifest, outcome = None, {"error": "", "may_be_there": False}
+        manifest: Manifest | None = None
+        outcome: dict[str, Any] = {"error": "", "may_be_there": False}
         try:
+            if failure is not None and self._group.world_size == 1:
+                raise failure
             raise_first("it could not write its part", said)
             manifest = self._manifest([DataFile.of(each["file"]) for each in said])
             if self._group.rank == 0:
                 self._warn_of_values([each["odd"] for each in said])
                 self._commit(manifest)
         except Exception as error:
-            outcome = {"error": f"{error}", "may_be_there": self._may_be_there}
+            outcome = {**told(error, names_kind=False), "may_be_there": self._may_be_there}
             if self._group.world_size == 1:
                 if not self._may_be_there:
                     self._file.discard()
@@ -236,9 +246,9 @@ class Saving:
     def fail(self, error: Exception) -> None:
         """Where this rank could not even stage: tells the others."""
         self._release()
-        report = {"error": f"{type(error).__name__}: {error}", "file": [], "odd": ""}
-        self._group.gather("report", report, self.save)
-        self._group.gather("outcome", {"error": f"{error}", "may_be_there": False}, self.save)
+        self._group.gather("report", {**told(error), "file": [], "odd": ""}, self.save)
+        outcome = {**told(error, names_kind=False), "may_be_there": False}
+        self._group.gather("outcome", outcome, self.save)
         self._file.discard()
 
     def _warn_of_values(self, odd: list[str]) -> None:
@@ -266,6 +276,7 @@ class Saving:
             files,
             self._fence,
             self._options.compression,
+            self._options.number,
         )
 
     def _commit(self, manifest: Manifest) -> None:
@@ -317,15 +328,3 @@ def _merge(one: Node, other: Node, path: tuple[str, ...], rank: int) -> Node:
         f"{where} is {json.dumps(one):.60} on a rank before and {json.dumps(other):.60} on rank {rank}: one would be lost. What belongs "
         "to one rank alone is saved under a name of its own, for example state[f'rank{rank}']"
     )
-
-
-def raise_first(what: str, said: list[dict[str, Any]], kind: type[HeadraceError] = UnavailableError) -> None:
-    """Raises the first error of what all ranks said; ``what`` happened to that rank."""
-    failed = [(rank, each["error"]) for rank, each in enumerate(said) if each["error"]]
-    if not failed:
-        return
-    rank, error = failed[0]
-    if len(said) == 1:
-        raise kind(error)
-    also = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    raise kind(f"rank {rank}{also}: {what}: {error}")

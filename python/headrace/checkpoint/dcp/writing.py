@@ -2,11 +2,13 @@
 
 The steps of a save are DCP's: plans of all ranks at the coordinator, which says what the save is called and which
 numbers its pieces have; data files; results of all ranks at the coordinator, which writes the manifest. DCP does
-not tell a rank that another has failed: then there is no manifest, and what was written is swept later.
+not tell a rank that another has failed: then there is no manifest, and what was written is swept by the next job.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import logging
 import os
 import threading
@@ -28,6 +30,7 @@ from headrace.checkpoint.data_file import DataFileWriter, NewPiece, SaveOptions,
 from headrace.checkpoint.dcp.chosen_place import ChosenPlace
 from headrace.checkpoint.dcp.metadata import Written, arrays_of, key_of, numbers_of, tree_of
 from headrace.checkpoint.keys import SaveId
+from headrace.checkpoint.leftovers import GRACE_SECONDS, sweep
 from headrace.checkpoint.manifest import DataFile, Manifest
 from headrace.checkpoint.place import Place, check_step
 from headrace.checkpoint.row_major import RowMajor
@@ -63,21 +66,29 @@ class _Said(NamedTuple):
 
 
 class _Jobs:
-    """The number under which this process saves at each place. Threads: any."""
+    """The number under which this process saves at each place, and how often it has. Threads: any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._numbers: dict[str, int] = {}
+        self._last: dict[str, tuple[int, int]] = {}
 
-    def number(self, place: Place) -> int:
+    def next(self, place: Place) -> tuple[int, int]:
+        """The job's number, and that of its next save."""
         with self._lock:
-            known = self._numbers.get(place.url, 0)
-            if known == 0 or place.highest_fence() < known:  # All was deleted there meanwhile.
-                self._numbers[place.url] = place.take_fence()
-            return self._numbers[place.url]
+            job, number = self._last.get(place.url, (0, 0))
+            if job == 0 or place.highest_fence() < job:  # All was deleted there meanwhile.
+                job = place.take_fence()
+            self._last[place.url] = job, number + 1
+            return self._last[place.url]
 
 
 _jobs = _Jobs()
+
+
+def _sweep(place: ChosenPlace, job: int) -> None:
+    """What jobs before this have left there. ``place`` is nobody else's: the writer's may be closed meanwhile."""
+    with contextlib.closing(place):
+        sweep(place.open(), job)
 
 
 class Writer(StorageWriter):
@@ -141,7 +152,7 @@ class Writer(StorageWriter):
         self._place = ChosenPlace(url, missing, {"memory": memory, **options}, encryption_key)
         self._stage_timeout = stage_timeout
         self._synchronize_after_execute = True
-        self._job = 0
+        self._job = self._number = 0
         self._save = ""
         self._is_writing = False
         self._staging: _Staging | None = None
@@ -192,7 +203,11 @@ class Writer(StorageWriter):
         """On the coordinator: names the save, and numbers pieces and files."""
         place = self._place.open()
         place.check_free(self.step, overwrite=self._options.overwrite)
-        self._job = _jobs.number(place)
+        self._job, self._number = _jobs.next(place)
+        if self._number == 1 < self._job:  # Its first save there, where others have saved before.
+            sweeper = threading.Timer(GRACE_SECONDS, _sweep, (copy.copy(self._place), self._job))
+            sweeper.daemon = True
+            sweeper.start()
         self._save = str(SaveId.new(self._job, self.step))
         numbers = numbers_of(item.index for plan in plans for item in plan.items)
         files = 0
@@ -303,6 +318,7 @@ class Writer(StorageWriter):
             files,
             self._job,
             self._options.compression,
+            self._number,
         )
 
     # --- dcp.async_save: the writer is its stager ---

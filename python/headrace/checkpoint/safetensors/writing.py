@@ -25,7 +25,8 @@ from headrace.checkpoint.safetensors.files import END, INDEX, SINGLE
 from headrace.checkpoint.safetensors.layout import FileLayout, Share, lay_out, name_files
 from headrace.checkpoint.safetensors.states import as_bytes, is_float4, values_of
 from headrace.checkpoint.safetensors.ties import without_ties
-from headrace.checkpoint.saving import Planner, raise_first
+from headrace.checkpoint.saving import Planner
+from headrace.checkpoint.told import raise_first, told
 from headrace.errors import (
     ChangedError,
     HeadraceError,
@@ -121,18 +122,18 @@ class _Model:
     ) -> None:
         self.arrays: dict[str, Array] = {}
         values: dict[str, Any] = {}
-        error = ""
+        failure = {"error": ""}
         try:
             values = values_of(state)
             self.arrays = {name: describe(name, as_bytes(value)) for name, value in values.items()}
             _check_metadata(metadata)
-        except InvalidArgumentError as raised:
+        except Exception as raised:
             if group.world_size == 1:
                 raise
-            error = str(raised)
+            failure = told(raised, names_kind=False)
         token = os.urandom(8).hex()
         halves = [name for name, value in values.items() if is_float4(value)]
-        said = group.gather("safetensors state", {"error": error, "token": token, "float4": halves})
+        said = group.gather("safetensors state", {**failure, "token": token, "float4": halves})
         raise_first("its state cannot be written", said, InvalidArgumentError)
         float4 = {name for each in said for name in each["float4"]}
         self.tied = without_ties(group, values)
