@@ -169,7 +169,8 @@ OutputColumn array_column(const std::string& name, const ArrayType& type);
 /// Errors: kInvalidArgument (no dtype, a side of 0, more than 1 TiB).
 Status check_array_type(const ArrayType& type);
 
-/// The bytes are read as another encoding (Column::encoding): "str", "json", "npy", "npz".
+/// The bytes are read as another encoding (Column::encoding): "str", "json", "npy", "npz". Of the
+/// first two, those that are not UTF-8 are kCorrupt; nothing else is looked at.
 std::shared_ptr<const Decode> decode_as(std::string encoding);
 /// Raw little-endian numbers in C order, every value of the same type; another length is kCorrupt.
 Result<std::shared_ptr<const Decode>> decode_array(ArrayType type);

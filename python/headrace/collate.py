@@ -2,7 +2,8 @@
 
 Each function here returns one that takes the samples of a batch and returns its columns. They work within one
 batch and remember nothing, so a loader's state says all about them. Other columns are stacked as those of
-``map()`` are. Values may be arrays, tensors of torch or lists of numbers.
+``map()`` are. Values may be arrays, tensors of torch or lists of numbers. What they make of a column has a
+dtype that all its values fit into; an empty list has that of the others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from headrace.base.units import whole_number
 from headrace.errors import InvalidArgumentError
-from headrace.loader.mapping.stack import stack
+from headrace.loader.mapping.stack import rounds, stack
 from headrace.loader.mapping.tensors import is_tensor, to_bits
 
 if TYPE_CHECKING:
@@ -26,16 +27,92 @@ __all__ = ["bucket", "nested", "pack", "pad"]
 Sample = dict[str, Any]
 
 
-def _arrays(samples: Sequence[Sample], name: str) -> list[npt.NDArray[Any]]:
-    """Values of a column, each with at least one axis."""
+def _array(value: Any, where: str) -> tuple[npt.NDArray[Any], str]:
+    """A value as an array with at least one axis, and the dtype as :func:`to_bits` names it."""
+    try:
+        array, bits = to_bits(value) if is_tensor(value) else (np.asarray(value), "")
+    except (ValueError, OverflowError):
+        array, bits = np.asarray(None), ""
+    if array.dtype.hasobject or (isinstance(value, list | tuple) and rounds(value, array)):
+        raise InvalidArgumentError(f"{where} has {value!r:.100}, which is no array of one type of numbers")
+    if array.ndim == 0:
+        raise InvalidArgumentError(f"{where} has a value without a length")
+    return array, bits
+
+
+def _column(samples: Sequence[Sample], name: str, fill: Any = 0) -> tuple[list[npt.NDArray[Any]], str]:
+    """Values of a column, each with at least one axis, and the dtype whose bits they are where numpy lacks it.
+
+    :param fill: where all are empty lists, they have the dtype of this.
+    """
     if name not in samples[0]:
         raise InvalidArgumentError(
             f"there is no column {name!r}; there are {', '.join(map(repr, samples[0]))}"
         )
-    arrays = [to_bits(s[name])[0] if is_tensor(s[name]) else np.asarray(s[name]) for s in samples]
-    if any(array.ndim == 0 for array in arrays):
-        raise InvalidArgumentError(f"column {name!r} has values without a length")
-    return arrays
+    found = {
+        row: _array(sample[name], f"column {name!r}, sample {row} of the batch,")
+        for row, sample in enumerate(samples)
+        if not (isinstance(sample[name], list | tuple) and len(sample[name]) == 0)
+    }
+    kinds = {bits or str(array.dtype) for array, bits in found.values()}
+    bits = next((bits for _, bits in found.values() if bits), "")
+    if bits and len(kinds) > 1:
+        raise InvalidArgumentError(f"column {name!r} has values of {' and '.join(sorted(kinds))}")
+    like = next((array for array, _ in found.values()), np.atleast_1d(np.asarray(fill)))
+    return [found[row][0] if row in found else like[:0] for row in range(len(samples))], bits
+
+
+def _arrays(samples: Sequence[Sample], name: str) -> list[npt.NDArray[Any]]:
+    return _column(samples, name)[0]
+
+
+def _common_dtype(arrays: list[npt.NDArray[Any]], name: str) -> np.dtype[Any]:
+    """Of all of them; InvalidArgumentError where it would round whole numbers."""
+    dtype: np.dtype[Any] = np.result_type(*{array.dtype for array in arrays})
+    for row, array in enumerate(arrays):
+        if array.dtype.kind not in "iu" or dtype.kind in "iu":
+            continue
+        with np.errstate(invalid="ignore"):
+            is_same = (array.astype(dtype).astype(array.dtype) == array).all()
+        if not is_same:
+            raise InvalidArgumentError(
+                f"column {name!r}, sample {row} of the batch, has {array.dtype} that {dtype}, which all samples "
+                "fit into, would round: give all the same dtype"
+            )
+    return dtype
+
+
+def _filling(value: Any, dtype: np.dtype[Any], bits: str, what: str) -> Any:
+    """``value`` in this dtype, or the bits of it. InvalidArgumentError where it is another value there; only
+    fractions may be rounded, to fractions."""
+    given = np.asarray(value)
+    try:
+        with np.errstate(all="ignore"):
+            made = filling = given.astype(np.float64 if bits else dtype)
+            if bits:
+                import torch
+
+                tensor = torch.from_numpy(made).to(getattr(torch, bits))
+                made, filling = tensor.to(torch.float64).numpy(), to_bits(tensor)[0]
+            if given.dtype.kind == "f" and made.dtype.kind in "fc":
+                # Types without an infinity have their largest number for what is too large.
+                is_same = (np.isfinite(given) == np.isfinite(made)) & ~(np.abs(made) * 2 < np.abs(given))
+            else:
+                is_same = made.astype(given.dtype) == given
+    except (TypeError, ValueError, OverflowError):
+        is_same = np.False_
+    if not np.all(is_same):
+        raise InvalidArgumentError(f"{what}={value!r} is no {bits or dtype}, which the column has")
+    return filling
+
+
+def _viewed(array: npt.NDArray[Any], bits: str) -> Any:
+    """The array, or a tensor of the numbers whose bits it has."""
+    if not bits:
+        return array
+    import torch
+
+    return torch.from_numpy(array).view(getattr(torch, bits))
 
 
 def _others(samples: list[Sample], names: Sequence[str]) -> dict[str, Any]:
@@ -63,10 +140,16 @@ class _Pad:
     def __call__(self, samples: list[Sample]) -> dict[str, Any]:
         columns = _others(samples, self.names)
         for name in self.names:
-            columns.update(self._column(name, _arrays(samples, name)))
+            columns.update(self._padded(name, *_column(samples, name, self.value)))
         return columns
 
-    def _column(self, name: str, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
+    def _padded(self, name: str, arrays: list[npt.NDArray[Any]], bits: str) -> dict[str, Any]:
+        shapes = {array.shape[1:] for array in arrays}
+        if len(shapes) > 1:
+            raise InvalidArgumentError(
+                f"column {name!r} has values of {' and '.join(map(str, sorted(shapes)))} behind the first axis: they "
+                "are filled up along that alone"
+            )
         longest = max(map(len, arrays))
         length = self.length
         if length is None:
@@ -75,13 +158,14 @@ class _Pad:
             raise InvalidArgumentError(
                 f"column {name!r} has a value of {longest}, and length={length}: raise it, or give truncate=True"
             )
-        dtype = np.result_type(*{array.dtype for array in arrays})
-        padded = np.full((len(arrays), length, *arrays[0].shape[1:]), self.value, dtype)
+        dtype = _common_dtype(arrays, name)
+        filling = _filling(self.value, dtype, bits, "value")
+        padded = np.full((len(arrays), length, *arrays[0].shape[1:]), filling, dtype)
         lengths = np.array([min(len(array), length) for array in arrays], np.int64)
         for row, array in enumerate(arrays):
             padded[row, : lengths[row]] = array[:length]
         mask = np.arange(length) < lengths[:, None]
-        return {name: padded, f"{name}_lengths": lengths, f"{name}_mask": mask}
+        return {name: _viewed(padded, bits), f"{name}_lengths": lengths, f"{name}_mask": mask}
 
 
 def pad(
@@ -95,7 +179,7 @@ def pad(
     """Fills up values along their first axis: of column ``x`` are made ``x`` [samples, length, ...],
     ``x_lengths`` (int64 [samples]) and ``x_mask`` (bool [samples, length], True where there is a value).
 
-    :param value: what fills up.
+    :param value: what fills up: a number that the column's dtype has, rounded only where it is a fraction.
     :param length: of all batches; default: of the longest value of the batch, rounded up to a multiple of
         ``multiple_of``. A longer value is InvalidArgumentError, or cut with ``truncate=True``.
     """
@@ -113,9 +197,9 @@ class _Nested:
 
         columns = _others(samples, self.names)
         for name in self.names:
-            arrays = _arrays(samples, name)
+            arrays, bits = _column(samples, name)
             tensors = [
-                s[name] if is_tensor(s[name]) else torch.from_numpy(a)
+                s[name] if is_tensor(s[name]) else torch.as_tensor(_viewed(a, bits))
                 for s, a in zip(samples, arrays, strict=True)
             ]
             offsets = torch.tensor([0, *np.cumsum([len(array) for array in arrays])])
@@ -206,10 +290,13 @@ class _Pack:
     pad_token: int
 
     def __call__(self, samples: list[Sample]) -> dict[str, Any]:
-        documents = _arrays(samples, self.name)
+        documents, bits = _column(samples, self.name, self.pad_token)
+        if any(document.ndim > 1 for document in documents):
+            raise InvalidArgumentError(f"column {self.name!r} has values of several axes; documents have one")
         rows = _METHODS[self.method]([len(document) for document in documents], self.length)
         shape = len(rows), self.length
-        tokens = np.full(shape, self.pad_token, np.result_type(*{each.dtype for each in documents}))
+        dtype = _common_dtype(documents, self.name)
+        tokens = np.full(shape, _filling(self.pad_token, dtype, bits, "pad_token"), dtype)
         segments, positions, numbers = (
             np.zeros(shape, np.int32),
             np.zeros(shape, np.int32),
@@ -223,7 +310,12 @@ class _Pack:
                 segments[row, begin:end] = segment
                 positions[row, begin:end] = np.arange(piece.length)
                 numbers[row, begin:end] = piece.document
-        return {self.name: tokens, "segment_ids": segments, "positions": positions, "document_rows": numbers}
+        return {
+            self.name: _viewed(tokens, bits),
+            "segment_ids": segments,
+            "positions": positions,
+            "document_rows": numbers,
+        }
 
 
 def pack(

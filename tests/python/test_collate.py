@@ -13,6 +13,7 @@ from map_loaders import open_loader
 
 import headrace as hr
 from headrace import collate
+from headrace.loader.mapping.stack import stack
 
 
 def documents(*lengths: int) -> list[dict[str, Any]]:
@@ -45,7 +46,9 @@ def test_pad_cuts_only_where_asked() -> None:
 def test_wrong_columns_and_options_are_errors() -> None:
     with pytest.raises(hr.InvalidArgumentError, match="no column 'x'; there are 'tokens', 'n'"):
         collate.pad("x")(documents(1))
-    with pytest.raises(hr.InvalidArgumentError, match="'n' has values without a length"):
+    with pytest.raises(
+        hr.InvalidArgumentError, match="'n', sample 0 of the batch, has a value without a length"
+    ):
         collate.pad("n")(documents(1))
     with pytest.raises(hr.InvalidArgumentError, match="method"):
         collate.pack(length=4, method="other")
@@ -53,6 +56,145 @@ def test_wrong_columns_and_options_are_errors() -> None:
         collate.pack(length=0)
     with pytest.raises(hr.InvalidArgumentError, match="count"):
         collate.bucket("tokens", 0, then=collate.pad("tokens"))
+
+
+def column_of(*values: Any) -> list[dict[str, Any]]:
+    return [{"v": value} for value in values]
+
+
+@pytest.mark.parametrize("values", [([2**60 + 1, 5], [], [7]), ([], [2**60 + 1]), ((), (2**60 + 1,), [1])])
+def test_an_empty_list_has_the_dtype_of_the_others(values: Any) -> None:
+    padded = collate.pad("v")(column_of(*values))
+    assert padded["v"].dtype == np.int64
+    assert [row[:n].tolist() for row, n in zip(padded["v"], padded["v_lengths"], strict=True)] == [
+        list(value) for value in values
+    ]
+    packed = collate.pack("v", length=4)(column_of(*values))
+    assert packed["v"].dtype == np.int64
+    assert packed["v"][packed["segment_ids"] > 0].tolist() == [token for value in values for token in value]
+    # Of nothing but empty ones the filling value tells.
+    assert collate.pad("v")(column_of([], []))["v"].dtype == np.int64
+    assert collate.pack("v", length=4)(column_of([], []))["v"].dtype == np.int64
+    # Axes behind the first one are theirs, too.
+    assert collate.pad("v")(column_of([[1, 2]], []))["v"].tolist() == [[[1, 2]], [[0, 0]]]
+
+
+def test_an_empty_list_makes_no_floats_of_a_jagged_tensor() -> None:
+    torch = pytest.importorskip("torch")
+    made = collate.nested("v")(column_of([2**60 + 1], [], [5]))
+    assert made["v"].dtype == torch.int64
+    assert [part.tolist() for part in made["v"].unbind()] == [[2**60 + 1], [], [5]]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (([1], [3, None]), r"column 'v', sample 1 of the batch, has \[3, None\]"),
+        (([1], [[1], [2, 3]]), "column 'v', sample 1 of the batch"),
+        (([1.0, 2**60 + 1],), "column 'v', sample 0 of the batch"),
+        ((np.array([1, None], object),), "column 'v', sample 0 of the batch"),
+        (([2**60 + 1], [0.5]), "sample 0 of the batch, has int64 that float64"),
+        ((np.array([2**63 + 1], np.uint64), [5]), "sample 0 of the batch, has uint64 that float64"),
+    ],
+)
+def test_numbers_that_would_be_changed_are_errors(values: Any, message: str) -> None:
+    for function in (collate.pad("v"), collate.pack("v", length=4)):
+        with pytest.raises(hr.InvalidArgumentError, match=message):
+            function(column_of(*values))
+
+
+def test_values_fill_up_along_their_first_axis_alone() -> None:
+    wrong = column_of(np.zeros((2, 3)), np.full((1, 1), 7.0))
+    with pytest.raises(hr.InvalidArgumentError, match=r"\(1,\) and \(3,\)"):
+        collate.pad("v")(wrong)
+    with pytest.raises(hr.InvalidArgumentError, match="several axes"):
+        collate.pack("v", length=4)(wrong)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("int32", 0.5),
+        ("int64", float("nan")),
+        ("uint16", -1),
+        ("int8", 300),
+        ("float16", 1e6),
+        ("int64", None),
+    ],
+)
+def test_a_filling_value_that_the_column_has_not_is_an_error(dtype: str, value: Any) -> None:
+    with pytest.raises(hr.InvalidArgumentError, match=f"value={value!r} is no {dtype}"):
+        collate.pad("v", value=value)(column_of(np.ones(2, dtype)))
+    with pytest.raises(hr.InvalidArgumentError, match=f"pad_token={value!r} is no {dtype}"):
+        collate.pack("v", length=4, pad_token=value)(column_of(np.ones(2, dtype)))
+
+
+def test_filling_values_may_be_rounded_fractions() -> None:
+    for value in (0.1, float("nan"), float("-inf"), -100):
+        made = collate.pad("v", value=value)(column_of(np.ones(1, np.float32), np.ones(2, np.float32)))
+        np.testing.assert_equal(made["v"], np.array([[1, value], [1, 1]], np.float32))
+    made = collate.pad("v", value=[8, 9])(column_of(np.ones((1, 2), np.int64), np.ones((2, 2), np.int64)))
+    assert made["v"].tolist() == [[[1, 1], [8, 9]], [[1, 1], [1, 1]]]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_tensors_that_numpy_lacks_keep_their_dtype(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    kind = getattr(torch, dtype)
+    samples = column_of(torch.tensor([1.5]).to(kind), torch.tensor([1.5, 2.0, 3.0]).to(kind), [])
+    padded = collate.pad("v", value=1)(samples)
+    assert padded["v"].dtype == kind
+    assert padded["v"].float().tolist() == [[1.5, 1, 1], [1.5, 2, 3], [1, 1, 1]]
+    packed = collate.pack("v", length=5, pad_token=-1)(samples)
+    assert packed["v"].dtype == kind
+    assert packed["v"].float().tolist() == [[1.5, 1.5, 2, 3, -1]]
+    with pytest.raises(hr.InvalidArgumentError, match=f"value=1e\\+39 is no {dtype}"):
+        collate.pad("v", value=1e39)(samples)
+    with pytest.raises(hr.InvalidArgumentError, match=f"column 'v' has values of .*{dtype}"):
+        collate.pad("v")([*samples, {"v": torch.ones(2)}])
+
+
+def to_bfloat16(sample: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    return {"v": torch.full((int(sample["n"]),), 1.5, dtype=torch.bfloat16)}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_bfloat16_is_padded_behind_a_loader(texts: Path, workers: int) -> None:
+    torch = pytest.importorskip("torch")
+    import headrace.torch
+
+    options: dict[str, Any] = {"batch_size": 3, "memory": "16MiB", "index_cache": "", "shuffle": False}
+    with (
+        headrace.torch.Loader(texts, **options)
+        .map(to_bfloat16, workers=workers)
+        .collate(collate.pad("v", value=1)) as loader
+    ):
+        batch = next(iter(loader))
+    assert batch["v"].dtype == torch.bfloat16
+    assert batch["v"].tolist() == [[1, 1], [1.5, 1], [1.5, 1.5]]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [np.uint64(2**60 + 1), 5],
+        [1.0, 2**60 + 1],
+        [float("nan"), 2**60 + 1],
+        [2**63, -1],
+        [[0.5, 1.0], [2.0, -(2**60) - 1]],
+        [1j, 2**60 + 1],
+    ],
+)
+def test_stacking_rounds_no_whole_number(values: Any) -> None:
+    assert stack(values) is values
+
+
+def test_stacking_makes_arrays_of_numbers() -> None:
+    for values in ([1.0, 2**53 - 1], [1e300, 1.5], [1e300, True], [np.uint64(1), 5], [np.float16(1), 2]):
+        assert stack(values).tolist() == values
+    assert stack([np.uint64(2**60 + 1), np.uint64(1)]).tolist() == [2**60 + 1, 1]
 
 
 def test_bucket_puts_samples_of_like_lengths_together() -> None:

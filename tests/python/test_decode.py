@@ -100,6 +100,19 @@ def test_of_an_animated_webp_the_first_frame(root: Path, open_loader: Any) -> No
         assert np.array_equal(value, np.asarray(Image.open(path).convert("RGB")))
 
 
+@pytest.mark.parametrize("flip", ["flip", "vertical_flip"])
+def test_a_bool_of_numpy_flips_like_pythons(root: Path, open_loader: Any, flip: str) -> None:
+    write_files(root, 10)
+    for value in (True, False):
+        ours, numpys = (
+            by_id(
+                open_loader(root, decode={"data": hr.decode.image(resize=8, crop=8, **{flip: given})}), "data"
+            )
+            for given in (value, np.bool_(value))
+        )
+        assert all(np.array_equal(ours[i], numpys[i]) for i in range(10))
+
+
 def test_without_a_size_images_keep_theirs(root: Path, open_loader: Any) -> None:
     for i in range(6):
         image = photograph(i, height=40 + i, width=30 + 2 * i)
@@ -321,6 +334,34 @@ def test_values_of_another_kind_are_bad_samples(
         next(iter(loader))
 
 
+@pytest.mark.parametrize("make", [hr.decode.text, hr.decode.json])
+def test_text_that_is_no_utf8_is_a_bad_sample(root: Path, open_loader: Any, make: Any) -> None:
+    for i in range(12):
+        (root / f"{i:02}.json").write_bytes(b'"\xff\xfe"' if i == 7 else b'"text %d"' % i)
+    loader = open_loader(root, batch_size=4, shuffle=False, decode={"data": make()})
+    with pytest.raises(hr.CorruptError, match=r"sample 7 of .*, column 'data': text that is not UTF-8"):
+        list(loader)
+    loader = open_loader(root, batch_size=4, decode={"data": make()}, on_bad_sample="replace")
+    with pytest.warns(RuntimeWarning, match="Bad samples are replaced"):
+        found = [(b.ids.tolist(), b.replaced, list(b["data"])) for b in loader]
+    assert [p for _, replaced, _ in found for p in replaced.values()] == [7]
+    quote = '"' if make is hr.decode.text else ""
+    assert all(
+        t == f"{quote}text {i}{quote}" for ids, _, texts in found for i, t in zip(ids, texts, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "member"), [(hr.decode.json, "txt"), (hr.decode.npz, "bin"), (hr.decode.npy, "bin")]
+)
+def test_what_python_alone_decodes_is_never_replaced(
+    members: Path, open_loader: Any, make: Any, member: str
+) -> None:
+    loader = open_loader(members, batch_size=3, decode={member: make()}, on_bad_sample="replace")
+    with pytest.raises(hr.CorruptError, match=member):
+        list(loader)
+
+
 def test_sounds(members: Path, open_loader: Any) -> None:
     for batch in open_loader(members, batch_size=3, decode={"wav": hr.decode.audio()}):
         for i, value in zip(batch.ids, batch["wav"], strict=True):
@@ -386,3 +427,10 @@ def test_batches_stay_within_the_memory_limit(root: Path, open_loader: Any) -> N
     for _ in held:
         assert loader.stats()["pool.peak_bytes"] <= 24 << 20
     assert first["data"].shape == (16, 256, 256, 3)
+
+
+def test_sizes_may_be_numbers_of_numpy() -> None:
+    ours = hr.decode.image(resize=np.int64(5), crop=np.uint8(4), pad=np.int32(1))  # type: ignore[arg-type]
+    assert ours == hr.decode.image(resize=5, crop=4, pad=1)
+    assert pickle.loads(pickle.dumps(ours)) == ours
+    assert hr.decode.image(random_resized_crop=np.int64(5)) == hr.decode.image(random_resized_crop=5)  # type: ignore[arg-type]

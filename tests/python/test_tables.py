@@ -267,6 +267,26 @@ def test_nulls_inside_float_arrays_are_nan(tmp_path: Path) -> None:
     assert rows[2]["v"].tolist() == [3.0, 4.0]
 
 
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+def test_what_a_list_is_depends_on_no_other_row(tmp_path: Path, format: str) -> None:
+    lists = [[1, 2], [], [3, None], None, [4]]
+    table = pa.table({"v": pa.array(lists, pa.list_(pa.int64()))})
+    if format == "parquet":
+        pq.write_table(table, tmp_path / "t.parquet")
+    else:
+        with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as writer:
+            writer.write_table(table)
+    values = [row["v"] for row in rows_of(tmp_path)]
+    assert [plain(value) for value in values] == lists
+    assert [getattr(value, "dtype", type(value)) for value in values] == [
+        np.int64,
+        np.int64,
+        list,
+        type(None),
+        np.int64,
+    ]
+
+
 def test_nulls_inside_integer_arrays_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"v": pa.array([[1, None]], pa.list_(pa.int32(), 2))}), tmp_path / "t.parquet")
     with pytest.raises(hr.UnsupportedError, match="'v': nulls inside"):

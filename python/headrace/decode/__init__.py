@@ -11,7 +11,9 @@
 Every function gives a :class:`Decoding` for ``Loader(decode={column: ...})``. What is random follows from
 the loader's seed, the epoch and the sample's position alone: the same on any number of threads and ranks,
 and after a run went on from its state. A value that cannot be decoded is a bad sample: a CorruptError that
-names it, or another sample in its place with ``on_bad_sample="replace"``.
+names it, or another sample in its place with ``on_bad_sample="replace"``. Only the error is there for what
+Python alone makes: of ``json()`` what is UTF-8 but no JSON, ``npz()``, ``npy()`` without arguments, arrays of
+``msgpack(numpy=True)``.
 """
 
 from headrace.decode.arrays import audio, json, ndarray, npy, npz, text

@@ -13,17 +13,19 @@ __all__ = ["audio", "json", "ndarray", "npy", "npz", "text"]
 
 
 def text() -> Decoding:
-    """The bytes are UTF-8: a list of str."""
+    """The bytes are UTF-8, else it is a bad sample: a list of str."""
     return Decoding(text, {}, _native.decode_as("str"))
 
 
 def json() -> Decoding:
-    """The bytes are JSON: a list of what they say."""
+    """The bytes are JSON: a list of what they say. What is not UTF-8 is a bad sample; UTF-8 that is no JSON is
+    never replaced, always an error."""
     return Decoding(json, {}, _native.decode_as("json"))
 
 
 def npz() -> Decoding:
-    """``.npz`` files: a list of dicts of arrays, each of at most 256 MiB."""
+    """``.npz`` files: a list of dicts of arrays, each of at most 256 MiB. A broken file is never replaced, always
+    an error."""
     return Decoding(npz, {}, _native.decode_as("npz:arrays"))
 
 
@@ -40,7 +42,7 @@ def ndarray(dtype: Any, shape: int | Sequence[int] = ()) -> Decoding:
 
 def npy(dtype: Any = None, shape: int | Sequence[int] | None = None) -> Decoding:
     """``.npy`` files. With ``dtype`` and ``shape``, which every file must have: one array ``(samples,
-    *shape)``; without: a list of arrays."""
+    *shape)``; without: a list of arrays, and a broken file is never replaced, always an error."""
     if dtype is None and shape is None:
         return Decoding(npy, {}, _native.decode_as("npy"))
     if dtype is None or shape is None:

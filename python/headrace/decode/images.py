@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,6 +73,8 @@ def image(
     :param max_pixels: larger images are bad samples: some bytes can claim to be gigabytes.
     :raises InvalidArgumentError: arguments that contradict each other.
     """
+    resize, crop, pad = _plain(resize), _plain(crop), _plain(pad)
+    random_crop, random_resized_crop = _plain(random_crop), _plain(random_resized_crop)
     given = {name: value for name, value in locals().items() if value != _DEFAULTS[name]}
     shorter = resize if isinstance(resize, int) else 0
     if isinstance(resize, int) and resize < 1:
@@ -115,6 +118,12 @@ def jpeg(**arguments: Any) -> Decoding:
     return image(**arguments)
 
 
+def _plain(value: Any) -> Any:
+    """Whole numbers of numpy and others as Python's; the rest as it is."""
+    is_number = hasattr(value, "__index__") and not hasattr(value, "__len__")  # Arrays have both.
+    return operator.index(value) if is_number else value
+
+
 def _size(name: str, value: _Size | None) -> tuple[int, int] | None:
     if value is None:
         return None
@@ -126,7 +135,9 @@ def _size(name: str, value: _Size | None) -> tuple[int, int] | None:
 
 
 def _chance(value: bool | float) -> float:
-    return 0.5 if value is True else float(value)
+    import numpy as np
+
+    return (0.5 if value else 0.0) if isinstance(value, bool | np.bool_) else float(value)
 
 
 def _channels(value: Sequence[float] | float | None) -> tuple[float, ...] | None:

@@ -103,6 +103,25 @@ TEST(DecodeViews, OnlyOfBytesAndText) {
   EXPECT_FALSE(decode_as("str")->bind(numbers));
 }
 
+TEST(DecodeViews, OfTextAreUtf8) {
+  for (const char* encoding : {"str", "json"}) {
+    auto column = decode_as(encoding)->bind(bytes_column());
+    const auto decoder = column->front().decoder;
+    ASSERT_NE(decoder, nullptr) << encoding;
+    for (const std::string good : {"", "\xc3\xa4", "{"}) {
+      std::string out((*decoder->needs(bytes_of(good))).output_bytes, 'x');
+      EXPECT_TRUE(decoder->decode(bytes_of(good), 0, std::as_writable_bytes(std::span(out))).ok());
+      EXPECT_EQ(out, good);
+    }
+    for (const std::string bad : {"\xff", "ab\xc3", "\xed\xa0\x80"}) {
+      std::string out(bad.size(), 'x');
+      EXPECT_EQ(decoder->decode(bytes_of(bad), 0, std::as_writable_bytes(std::span(out))).code(),
+                Code::kCorrupt);
+    }
+  }
+  EXPECT_EQ(decode_as("npy")->bind(bytes_column())->front().decoder, nullptr);
+}
+
 TEST(DecodeArrays, HaveSidesAndADtype) {
   EXPECT_TRUE(decode_array({.dtype = "uint8", .item_bytes = 1, .shape = {}}));
   for (const ArrayType& wrong : {ArrayType{"uint8", 1, {2, 0}}, ArrayType{"uint8", 0, {2}},

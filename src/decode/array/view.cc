@@ -1,5 +1,9 @@
-// Columns whose bytes stay as they are and are only read as something else: there is nothing to do
-// while a batch is finished.
+// Columns whose bytes stay as they are and are only read as something else. Of most there is
+// nothing to do while a batch is finished; text is checked there, so that what is no text is a bad
+// sample.
+#include <simdjson.h>
+
+#include <algorithm>
 #include <string>
 
 #include "decode/array/byte_column.h"
@@ -7,6 +11,22 @@
 
 namespace headrace {
 namespace {
+
+/// The value itself, where it is UTF-8.
+class TextDecoder final : public ValueDecoder {
+ public:
+  Result<DecodeNeeds> needs(std::span<const std::byte> value) const override {
+    return DecodeNeeds{.output_bytes = value.size()};
+  }
+  Status decode(std::span<const std::byte> value, std::uint64_t,
+                std::span<std::byte> out) const override {
+    const auto* text = reinterpret_cast<const char*>(value.data());
+    if (!value.empty() && !simdjson::validate_utf8(text, value.size()))
+      return Status(Code::kCorrupt, "text that is not UTF-8");
+    std::copy(value.begin(), value.end(), out.begin());
+    return {};
+  }
+};
 
 class View final : public Decode {
  public:
@@ -16,7 +36,10 @@ class View final : public Decode {
     if (!detail::has_plain_bytes(stored)) return detail::not_plain_bytes(stored, encoding_);
     OutputColumn output = stored;
     output.encoding = encoding_;
-    return DecodedColumns{{.output = std::move(output), .decoder = nullptr}};
+    const bool is_text = encoding_ == "str" || encoding_ == "json";
+    return DecodedColumns{{.output = std::move(output),
+                           .decoder = is_text ? std::make_shared<TextDecoder>() : nullptr,
+                           .growth = 1}};
   }
 
  private:

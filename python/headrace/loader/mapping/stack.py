@@ -11,7 +11,7 @@ import numpy as np
 
 from headrace.loader.mapping.tensors import is_tensor, to_bits
 
-__all__ = ["Allocate", "stack"]
+__all__ = ["Allocate", "rounds", "stack"]
 
 Allocate = Callable[[tuple[int, ...], Any], Any]
 
@@ -58,9 +58,17 @@ def _numbers(value: Any) -> Any:
         made = np.asarray(value)
     except (ValueError, OverflowError):
         return None
-    if made.dtype == np.float64 and isinstance(inner, int) and np.abs(made).max() >= 2**53:
-        return None
-    return made if made.dtype.kind in "biufcmM" else None
+    return made if made.dtype.kind in "biufcmM" and not rounds(value, made) else None
+
+
+def rounds(value: Any, made: Any) -> bool:
+    """Whether ``made``, an array of the list ``value``, may have rounded whole numbers to floating-point ones:
+    those from 2**53 on."""
+    if made.dtype.kind not in "fc" or made.dtype.itemsize < 8:
+        return False
+    large = np.abs(made) >= 2**53
+    whole = (int, np.integer)
+    return bool(large.any()) and any(isinstance(v, whole) for v in np.array(value, object)[large])
 
 
 def stack(values: list[Any], allocate: Allocate = np.empty) -> Any:

@@ -103,11 +103,10 @@ Status view_items(const ArrowSchema& schema, const ArrowArray& array, const Colu
   if (values != nullptr) view.values = values + items.offset * view.width_bytes;
   view.item_validity = has_nulls(items) ? validity_of(items) : nullptr;
   view.item_offset = items.offset;
-  view.is_masked_list = view.item_validity != nullptr;
   view.is_flagged_list = column.encoding.starts_with("nullable_list:");
   if (column.fixed_size_bytes != 0)
     view.fixed_items = static_cast<std::uint32_t>(column.fixed_size_bytes / view.width_bytes);
-  if (view.is_masked_list && !view.is_flagged_list) {
+  if (view.item_validity != nullptr && !view.is_flagged_list) {
     return Status(Code::kUnsupported,
                   fmt::format("column '{}': nulls inside of its arrays ({}); leave it out with "
                               "columns=",
@@ -160,7 +159,8 @@ Result<View> make_view(const ArrowSchema& schema, const ArrowArray& array, const
 }
 
 // Encoding "nullable_list:DTYPE": a byte 0 and the items, or a byte 1, a byte for each item that
-// says whether it is there, and the items.
+// says whether it is there, and the items. Which one follows from the list alone: the same list is
+// the same value, and of the same type in Python, whatever lies in the rows around it.
 void write_list(const ColumnBytes& cell, std::span<std::byte> out) noexcept {
   out[0] = std::byte{0};
   if (!cell.bytes.empty()) std::memcpy(out.data() + 1, cell.bytes.data(), cell.bytes.size());
@@ -170,7 +170,6 @@ void write_masked_list(const ColumnBytes& cell, std::span<std::byte> out) noexce
   const View& view = *static_cast<const View*>(cell.context);
   const std::size_t count = cell.bytes.size() / view.width_bytes;
   out[0] = std::byte{1};
-  if (count == 0) return;
   const auto first = (cell.bytes.data() - view.values) / view.width_bytes + view.item_offset;
   for (std::size_t i = 0; i < count; ++i) {
     out[1 + i] = std::byte{bit_at(view.item_validity, first + static_cast<std::int64_t>(i))
@@ -182,6 +181,14 @@ void write_masked_list(const ColumnBytes& cell, std::span<std::byte> out) noexce
 
 constexpr std::byte kFalseTrue[2] = {std::byte{0}, std::byte{1}};
 
+bool has_null_items(const View& view, std::int64_t begin, std::int64_t end) noexcept {
+  if (view.item_validity == nullptr) return false;
+  for (std::int64_t i = begin; i < end; ++i) {
+    if (!bit_at(view.item_validity, view.item_offset + i - view.first_offset)) return true;
+  }
+  return false;
+}
+
 // False when the offsets of the row do not fit.
 bool cut_list(const View& view, std::int64_t begin, std::int64_t end, ColumnBytes& out) {
   const auto count = static_cast<std::uint64_t>(end - begin);
@@ -189,8 +196,9 @@ bool cut_list(const View& view, std::int64_t begin, std::int64_t end, ColumnByte
     out.bytes = {view.values + (begin - view.first_offset) * view.width_bytes,
                  count * view.width_bytes};
   if (!view.is_flagged_list) return view.fixed_items == 0 || count == view.fixed_items;
-  out.value_bytes = 1 + out.bytes.size() + (view.is_masked_list ? count : 0);
-  out.writer = view.is_masked_list ? write_masked_list : write_list;
+  const bool is_masked = has_null_items(view, begin, end);
+  out.value_bytes = 1 + out.bytes.size() + (is_masked ? count : 0);
+  out.writer = is_masked ? write_masked_list : write_list;
   out.context = &view;
   return true;
 }

@@ -38,7 +38,6 @@ class UnpackedTable final : public UnpackedBlock {
     enum class Kind : std::uint8_t { kNull, kFixed, kBool, kBinary32, kBinary64, kList32, kList64 };
     Kind kind = Kind::kNull;
     bool is_flagged_list = false;   ///< Encoding "nullable_list:".
-    bool is_masked_list = false;    ///< List items have a validity bitmap with nulls in it.
     std::uint32_t width_bytes = 0;  ///< Of a value, or of a list's item.
     std::uint32_t fixed_items = 0;  ///< Of a list that is delivered as a fixed array; else 0.
     const std::uint8_t* validity = nullptr;  ///< Null: all are there.
@@ -48,7 +47,7 @@ class UnpackedTable final : public UnpackedBlock {
     const void* offsets = nullptr;
     std::int64_t first_offset = 0;
     std::int64_t last_offset = 0;
-    const std::uint8_t* item_validity = nullptr;
+    const std::uint8_t* item_validity = nullptr;  ///< Null: all items of lists are there.
     std::int64_t item_offset = 0;
   };
 
