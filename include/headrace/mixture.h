@@ -72,7 +72,9 @@ struct MixtureSpec {
 
 /// Whole weights from proportions, by largest remainder. Errors: kInvalidArgument (empty, negative,
 /// not finite, all zero, or one that is above zero but below 1 / kMixtureWeightSum of the sum).
-Result<std::vector<std::uint32_t>> mixture_weights(std::span<const double> proportions);
+/// Messages have `names` for the sources, one a proportion; empty: their numbers.
+Result<std::vector<std::uint32_t>> mixture_weights(std::span<const double> proportions,
+                                                   std::span<const std::string> names = {});
 
 /// Seed of the order of source `index` in a mixture.
 std::uint64_t mixture_part_seed(std::uint64_t seed, std::uint32_t index) noexcept;

@@ -17,13 +17,16 @@ namespace headrace {
 
 /// Which columns several datasets have as one.
 enum class ConcatColumns : std::uint8_t {
-  kEqual,   ///< All have the same.
+  kEqual,   ///< All have the same; of those that are not wanted, the ones that all have alike.
   kCommon,  ///< Those that all have.
   kUnion,   ///< Those that any has; the values are missing in the others.
+  kWanted,  ///< Those that are wanted, which all have; no others.
 };
 
 struct ConcatOptions {
   ConcatColumns columns = ConcatColumns::kEqual;
+  /// With kEqual and kWanted: names of the columns that somebody reads; empty: all.
+  std::vector<std::string> wanted = {};
   /// The fingerprint is that of the first part: for mixtures, which may get more parts and look at
   /// each themselves.
   bool is_growing = false;
@@ -31,7 +34,7 @@ struct ConcatOptions {
 
 /// The parts one after the other: positions, shards and blocks count on. Keys of part i begin with
 /// "<i>/", for route_stores() over the parts' stores. Errors: kInvalidArgument (no parts; columns
-/// that differ, labels of different classes: names the column and the part).
+/// that differ in type, size or unit, labels of different classes: names the column and the part).
 Result<std::shared_ptr<const Dataset>> concat_datasets(
     std::vector<std::shared_ptr<const Dataset>> parts, const ConcatOptions& options = {});
 

@@ -282,13 +282,22 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
             raise InvalidArgumentError(
                 f"batch {index} was asked for where batch {self._expected_index} comes next: batches come in their order"
             )
-        self._expected_index = index + 1
         batch = self._loader._next()
         if batch is None:  # Orders of others may leave the last batches empty.
             raise StopIteration
-        return self._convert(batch)
+        converted = self._convert(batch)
+        self._expected_index = index + 1
+        return converted
 
     def _convert(self, batch: Any) -> Any:
+        """What is delivered of the batch that was taken last. Where that fails, the batch was not received."""
+        try:
+            return self._converted(batch)
+        except BaseException:
+            self._loader._unread()
+            raise
+
+    def _converted(self, batch: Any) -> Any:
         if self._converts is None:
             self._converts = self._conversion()
         converted = self._converts(batch)

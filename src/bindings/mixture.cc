@@ -46,12 +46,14 @@ ConcatColumns parse_columns(const std::string& name) {
 }
 
 PyDataset concat(PyStore& store, const std::vector<PyDataset*>& parts, const std::string& columns,
-                 bool is_growing) {
+                 std::vector<std::string> wanted, bool only_wanted, bool is_growing) {
+  const ConcatOptions options{
+      .columns = only_wanted ? ConcatColumns::kWanted : parse_columns(columns),
+      .wanted = std::move(wanted),
+      .is_growing = is_growing};
   std::vector<std::shared_ptr<const Dataset>> datasets;
   for (PyDataset* part : parts) datasets.push_back(part->reader.get()->dataset());
-  return make_view(
-      store, value_or_raise(concat_datasets(std::move(datasets), {.columns = parse_columns(columns),
-                                                                  .is_growing = is_growing})));
+  return make_view(store, value_or_raise(concat_datasets(std::move(datasets), options)));
 }
 
 PyDataset pack(PyStore& store, PyDataset& documents, std::uint32_t length,
@@ -212,7 +214,7 @@ void bind_mixture(nb::module_& m) {
         nb::arg("shuffle"), nb::arg("global_batch"), nb::arg("memory_bytes"),
         nb::arg("window_blocks"), nb::arg("groups"));
   m.def("concat_datasets", &concat, nb::arg("store"), nb::arg("datasets"), nb::arg("columns"),
-        nb::arg("is_growing"));
+        nb::arg("wanted"), nb::arg("only_wanted"), nb::arg("is_growing"));
   m.def("pack_tokens", &pack, nb::arg("store"), nb::arg("documents"), nb::kw_only(),
         nb::arg("length"), nb::arg("column"), nb::arg("method"), nb::arg("pad_token"),
         nb::arg("min_piece"), nb::arg("drop_partial"), nb::arg("dtype"));

@@ -79,8 +79,10 @@ Result<MixtureSpec> plan_mixture(const MixtureRequest& request,
   spec.epoch_shares = request.epoch_shares;
   std::uint64_t window_bytes = 1;
   std::vector<std::uint64_t> sizes;
+  std::vector<std::string> names;
   for (const MixtureInput& input : inputs) {
     sizes.push_back(samples_of(input));
+    names.push_back(input.name);
     window_bytes = std::max(window_bytes, input.window_bytes);
   }
   const std::uint64_t all = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
@@ -90,7 +92,7 @@ Result<MixtureSpec> plan_mixture(const MixtureRequest& request,
   spec.epoch_samples = std::max(spec.epoch_samples / spec.batch, std::uint64_t{1}) * spec.batch;
   if (!spec.epoch_shares.empty()) spec.epoch_samples = shares;
   for (const MixtureProportions& entry : request.schedule) {
-    HEADRACE_TRY_ASSIGN(auto weights, mixture_weights(entry.proportions));
+    HEADRACE_TRY_ASSIGN(auto weights, mixture_weights(entry.proportions, names));
     spec.changes.push_back({entry.first_batch * spec.batch, std::move(weights)});
   }
   // 1.5 windows a lane: docs/order.md, "Choosing lanes".

@@ -250,10 +250,15 @@ Result<MixtureBatching> parse_mixture_batching(std::string_view name) {
              "' is unknown; there are proportional, stratified, per_source");
 }
 
-Result<std::vector<std::uint32_t>> mixture_weights(std::span<const double> proportions) {
+Result<std::vector<std::uint32_t>> mixture_weights(std::span<const double> proportions,
+                                                   std::span<const std::string> names) {
+  const auto weight_of = [&](std::size_t i) {
+    return "the weight of source " + (i < names.size() ? "'" + names[i] + "'" : std::to_string(i));
+  };
   double sum = 0;
-  for (const double p : proportions) {
-    if (!(p >= 0) || !std::isfinite(p)) return bad("a weight is negative or not a number");
+  for (std::size_t i = 0; i < proportions.size(); ++i) {
+    const double p = proportions[i];
+    if (!(p >= 0) || !std::isfinite(p)) return bad(weight_of(i) + " is negative or not a number");
     sum += p;
   }
   if (!(sum > 0) || !std::isfinite(sum)) return bad("no weight is above 0");
@@ -275,8 +280,8 @@ Result<std::vector<std::uint32_t>> mixture_weights(std::span<const double> propo
     ++weights[by_rest[i]];
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (proportions[i] > 0 && weights[i] == 0)
-      return bad("weight " + std::to_string(i) + " is less than 1/" +
-                 std::to_string(kMixtureWeightSum) + " of the sum");
+      return bad(weight_of(i) + " is less than 1/" + std::to_string(kMixtureWeightSum) +
+                 " of the sum");
   }
   return weights;
 }

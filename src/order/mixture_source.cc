@@ -403,7 +403,7 @@ Result<std::shared_ptr<const MixtureSource>> MixtureSourceImpl::changed(
   if (proportions.size() != mixture_->parts.size())
     return bad(std::to_string(proportions.size()) + " weights for " +
                std::to_string(mixture_->parts.size()) + " sources");
-  HEADRACE_TRY_ASSIGN(auto weights, mixture_weights(proportions));
+  HEADRACE_TRY_ASSIGN(auto weights, mixture_weights(proportions, identity_.names));
   MixtureSpec spec = *mixture_;
   const std::uint64_t first = boundary(tau);
   std::erase_if(spec.changes, [&](const auto& change) { return change.first_sample >= first; });

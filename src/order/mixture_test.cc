@@ -76,6 +76,9 @@ TEST(MixtureWeights, AreApportionedByLargestRemainder) {
       {}, {0, 0}, {1, -1}, {1, std::numeric_limits<double>::quiet_NaN()}, {1e9, 1}};
   for (const auto& proportions : wrong)
     EXPECT_EQ(mixture_weights(proportions).error().code(), Code::kInvalidArgument);
+  const std::vector<std::string> names = {"web", "code"};
+  EXPECT_NE(mixture_weights(wrong.back(), names).error().message().find("'code' is less"),
+            std::string::npos);
 }
 
 TEST(MixtureTable, SpreadsSourcesEvenly) {

@@ -130,7 +130,32 @@ def sharded(job: Job) -> Any:
         return {"batches": out, "state": loader.state_dict(), "rank": [loader.rank, loader.world_size]}
 
 
-WAYS = {way.__name__: way for way in (alone, resumed, pickled, mapped, decoded, looked_up, sharded, error_of)}
+def failed(job: Job) -> Any:
+    """Batches that a loop gets where the third cannot be made at first, and how many the state counted then."""
+    with headrace.jax.Loader(job["data"], **job["options"]) as loader:
+        if job["is_mapped"]:
+            loader = loader.map(double)
+        make, fails = loader._converted, iter([False, False, True])
+
+        def make_or_fail(batch: Any) -> Any:
+            if next(fails, False):
+                raise MemoryError("no room")
+            return make(batch)
+
+        loader._converted = make_or_fail  # type: ignore[method-assign]
+        seen, counted = [], -1
+        try:
+            for batch in loader:
+                seen.append(batch.ids.tolist())
+        except MemoryError:
+            counted = loader.state_dict()["batches"]
+        return seen + [batch.ids.tolist() for batch in loader], counted
+
+
+WAYS = {
+    way.__name__: way
+    for way in (alone, resumed, pickled, mapped, failed, decoded, looked_up, sharded, error_of)
+}
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,19 @@ class EndsOnce:
 
 def as_is(batch: Any) -> Any:
     return batch
+
+
+class StopsIn:
+    """Says that it has begun, and goes on when it may."""
+
+    def __init__(self, begun: Path, go: Path) -> None:
+        self.begun, self.go = begun, go
+
+    def __call__(self, sample: Sample) -> Sample:
+        self.begun.touch()
+        while not self.go.exists():
+            time.sleep(0.01)
+        return sample
 
 
 def wait_for_ever(sample: Sample) -> Sample:

@@ -88,6 +88,11 @@ def test_a_pickled_loader_goes_on_where_it_stood(ask: Asker) -> None:
     assert rest == of_copy
 
 
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_a_batch_that_cannot_be_made_comes_again(ask: Asker, data: Path, is_mapped: bool) -> None:
+    assert ask("failed", is_mapped=is_mapped) == [planned(data), 2]
+
+
 def test_numbers_that_do_not_fit_are_an_error(ask: Asker, tmp_path: Path) -> None:
     ask.data = tmp_path / "wide"
     ask.data.mkdir()

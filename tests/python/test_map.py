@@ -16,6 +16,7 @@ from map_loaders import open_loader
 
 import headrace as hr
 from headrace.loader.mapping.pool import Pool
+from headrace.loader.mapping.randomness import Randomness
 
 PLACES: list[dict[str, Any]] = [
     {"workers": 0},
@@ -322,3 +323,16 @@ def test_threads_may_share_a_mapped_loader(few_numbers: Path) -> None:
 
         in_threads(3, take)
     assert sorted(found) == list(range(211))
+
+
+def test_numbers_of_a_seed_never_change_and_every_seed_has_its_own() -> None:
+    def drawn(seed: int) -> list[int]:
+        randomness = Randomness(seed, seeds_globals=False)
+        randomness.begin(3, 12345)
+        return [int(number) for number in randomness.generator(1).integers(0, 1 << 63, 2)]
+
+    assert drawn(0) == [5116401373671367087, 5087090432930515324]
+    assert drawn(17) == [1514255251036318309, 4475047553205068387]
+    assert drawn((1 << 63) - 1) == [291513943795166088, 5059636486721830743]
+    large = [0, 1 << 63, (1 << 63) + 1, (1 << 64) - 2, (1 << 64) - 1]
+    assert len({tuple(drawn(seed)) for seed in large}) == len(large)

@@ -6,7 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 import traceback
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +244,85 @@ def test_nothing_is_left_open(few_numbers: Path) -> None:
         assert held[0]["y"].tolist() == [2 * (7 * i + 1) for i in held[0].ids.tolist()]
         del held
         assert count() == before
+
+
+@pytest.mark.parametrize(
+    "place", [{"workers": 0}, {"workers": 2, "where": "thread"}, {"workers": 1}], ids=str
+)
+def test_a_warning_that_is_an_error_loses_no_batch(few_numbers: Path, place: dict[str, Any]) -> None:
+    loader = open_loader(few_numbers, shuffle=False, on_bad_sample="replace")
+    with loader.map(functions.fail_on_13, **place) as mapped, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        received: list[int] = []
+
+        def loop() -> None:
+            for batch in mapped:
+                received.append(batch.index)
+
+        with pytest.raises(RuntimeWarning, match="fail_on_13"):
+            loop()
+        assert mapped.state_dict()["batches"] == len(received) == 1
+        loop()
+        assert received == list(range(22))
+        assert [bad.position for bad in mapped.bad_samples] == [13]
+
+
+def test_the_warning_names_the_line_of_the_loop(few_numbers: Path) -> None:
+    loader = open_loader(few_numbers, shuffle=False, on_bad_sample="replace")
+    with loader.map(functions.fail_on_13) as mapped, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in mapped:
+            pass
+        assert [each.filename for each in caught] == [__file__]
+
+
+def test_a_warning_of_the_loader_that_is_an_error_loses_no_batch(few_numbers: Path) -> None:
+    """Those of memory and pins come after the first batch, the second, the fourth."""
+
+    def warn(_: Any) -> None:
+        warnings.warn("told", RuntimeWarning, stacklevel=1)
+
+    for place in (None, {"workers": 0}, {"workers": 1}):
+        loader = open_loader(few_numbers)
+        with loader if place is None else loader.map(functions.double, **place) as opened:
+            planned = [ids.tolist() for ids in loader.sample_ids(0)]
+            loader._check_memory = warn.__get__(loader)  # type: ignore[method-assign]
+            received: list[list[int]] = []
+            failed = 0
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                while len(received) < len(planned):
+                    try:
+                        for batch in opened:
+                            received.append(batch.ids.tolist())
+                    except RuntimeWarning:
+                        failed += 1
+                        assert opened.state_dict()["batches"] == len(received)
+            assert received == planned
+            assert failed >= 3
+
+
+@pytest.mark.parametrize("place", [{"workers": 1, "where": "thread"}, {"workers": 2}], ids=str)
+def test_closing_it_cancels_a_loop_that_waits(
+    few_numbers: Path, place: dict[str, Any], tmp_path: Path
+) -> None:
+    mapped = open_loader(few_numbers).map(functions.StopsIn(tmp_path / "begun", tmp_path / "go"), **place)
+    caught: list[BaseException] = []
+
+    def loop() -> None:
+        try:
+            list(mapped)
+        except BaseException as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    while not (tmp_path / "begun").exists():
+        time.sleep(0.01)
+    mapped.close()
+    (tmp_path / "go").touch()
+    thread.join(60)
+    assert [type(error) for error in caught] == [hr.CancelledError]
+    assert mapped._executor is None
+    with pytest.raises(hr.InvalidArgumentError, match="closed"):
+        next(iter(mapped))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import re
 import struct
 from collections import Counter
@@ -449,6 +451,76 @@ def test_a_list_of_urls_is_a_dataset(tmp_path: Path, sources: dict[str, Path]) -
             hr.Dataset(wrong)  # type: ignore[arg-type]
 
 
+@pytest.fixture
+def differing(tmp_path: Path) -> list[Path]:
+    """Datasets that agree in "x", and in nothing else."""
+    roots = []
+    for name, other in (("a", ("int", 8)), ("b", ("float32", 4))):
+        samples = [{"x": struct.pack("<q", i), "y": bytes(other[1]), name: b"t"} for i in range(20)]
+        columns: dict[str, Any] = {name: ("str", None), "x": ("int", 8), "y": other}
+        roots.append(write_mds(tmp_path / name, columns, samples, SHARD))
+    return roots
+
+
+def test_columns_that_differ_can_be_left_out(differing: list[Path]) -> None:
+    options: dict[str, Any] = {"index_cache": ""}
+    with pytest.raises(hr.InvalidArgumentError, match="they must be equal, or say with columns="):
+        hr.Dataset(differing, **options)
+    with pytest.raises(hr.InvalidArgumentError, match=r"column 'y' .* leave it out with columns="):
+        hr.Mixture(dict(zip("ab", differing, strict=True)), columns="common", **options)
+    with hr.Dataset(differing, columns=["x"], **options) as dataset:
+        assert list(dataset) == [{"x": i} for i in range(20)] * 2
+    for columns in ("x", ["x"]):
+        with hr.Loader(differing, batch_size=8, columns=columns, memory="64MiB", **options) as loader:
+            assert sorted(x for batch in loader for x in numbers(batch)) == sorted([*range(20)] * 2)
+    mixture = hr.Mixture(dict(zip("ab", differing, strict=True)), columns=["x"], **options)
+    for loader in (open_loader(mixture), open_loader(mixture, columns=["x"])):
+        with loader:
+            batch = next(iter(loader))
+            assert list(batch) == ["x"]
+    for wanted in (["y"], ["x", "a"], ["no"]):
+        with pytest.raises(hr.InvalidArgumentError, match=wanted[-1]):
+            hr.Mixture(dict(zip("ab", differing, strict=True)), columns=wanted, **options)
+        with pytest.raises(hr.InvalidArgumentError, match=wanted[-1]):
+            hr.Loader(differing, batch_size=8, columns=wanted, memory="64MiB", **options)
+
+
+def test_columns_that_nobody_asks_for_change_no_fingerprint(sources: dict[str, Path]) -> None:
+    parts = list(sources.values())
+    with (
+        hr.Loader(parts, batch_size=8, seed=5) as a,
+        hr.Loader(parts, batch_size=8, seed=5, columns=["x"]) as b,
+    ):
+        assert a.state_dict() == b.state_dict()
+        assert list(next(iter(b))) == ["x"]
+
+
+def test_times_of_different_units_are_not_joined(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    kinds = {
+        "ms": pa.timestamp("ms"),
+        "us": pa.timestamp("us"),
+        "utc": pa.timestamp("us", tz="UTC"),
+        "number": pa.int64(),
+        "lasting": pa.duration("us"),
+    }
+    for name, kind in kinds.items():
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"t": pa.array([1000, 2000], kind)}), tmp_path / name / "t.parquet")
+    for a, b in itertools.permutations(kinds, 2):
+        with pytest.raises(
+            hr.InvalidArgumentError, match=r"column 't' is '.*columns of datasets as one must agree"
+        ):
+            hr.Dataset([tmp_path / a, tmp_path / b], index_cache="")
+        with pytest.raises(hr.InvalidArgumentError, match="column 't'"):
+            hr.Mixture({"a": tmp_path / a, "b": tmp_path / b}, columns="union", index_cache="")
+    numbers = write_mds(tmp_path / "mds", {"t": ("int", 8)}, [{"t": struct.pack("<q", 5)}], SHARD)
+    with hr.Dataset([tmp_path / "number", numbers], index_cache="") as dataset:
+        assert [sample["t"] for sample in dataset] == [1000, 2000, 5]
+    with hr.Dataset([tmp_path / "us", tmp_path / "us"], index_cache="") as dataset:
+        assert len(dataset) == 4
+
+
 def test_arrays_keep_their_type(sources: dict[str, Path]) -> None:
     with open_loader(hr.Mixture(sources)) as loader:
         batch = next(iter(loader))
@@ -513,3 +585,49 @@ def test_the_order_is_that_of_the_reference_program(
             real = samples[first : first + batch]
             expected.append([real[slot % len(real)] for slot in range(batch)])
     assert [[i for part in parts for i in part] for parts in zip(*seen, strict=True)] == expected
+
+
+def test_numbers_that_are_none_name_their_source(sources: dict[str, Path]) -> None:
+    web, code = sources["web"], sources["code"]
+    wrong: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        ({"web": hr.MixtureSource(web, choose=10.5)}, {}, "source 'web': choose=10.5"),  # type: ignore[arg-type]
+        ({"web": hr.MixtureSource(web, choose=-1)}, {}, "source 'web': choose=-1"),
+        ({"web": hr.MixtureSource(web, repeat=math.nan)}, {}, "source 'web': repeat=nan"),
+        ({"web": hr.MixtureSource(web, repeat=math.inf)}, {}, "source 'web': repeat=inf"),
+        ({"web": hr.MixtureSource(web, repeat="x")}, {}, "source 'web': repeat='x'"),  # type: ignore[arg-type]
+        ({"web": (web, "x")}, {}, "source 'web': weight 'x' is no number"),
+        ({"web": (web, 1)}, {"samples_per_epoch": -1}, "samples_per_epoch=-1"),
+        ({"web": (web, 1)}, {"samples_per_epoch": 0}, "samples_per_epoch=0"),
+        ({"web": (web, 1)}, {"samples_per_epoch": 2.5}, "samples_per_epoch=2.5"),
+        ({"web": (web, 1), "code": (code, 1e-9)}, {}, "the weight of source 'code' is less than 1/65536"),
+    ]
+    for given, arguments, message in wrong:
+        with pytest.raises(hr.InvalidArgumentError, match=message):
+            hr.Mixture(given, **arguments).describe()
+    mixture = hr.Mixture(
+        {
+            "web": hr.MixtureSource(web, choose=np.int64(40)),
+            "code": hr.MixtureSource(code, repeat=np.float32(0.5)),
+        }
+    )  # type: ignore[arg-type]
+    assert [part["samples_per_epoch"] for part in mixture.describe()["sources"]] == [40, 150]
+    with open_loader(hr.Mixture({"web": web, "code": code})) as loader:
+        for weights, message in [
+            ({"web": "x"}, "source 'web': weight 'x' is no number"),
+            ({"web": 1, "code": math.nan}, "the weight of source 'code' is negative or not a number"),
+            ({"web": 1e-9, "code": 1}, "the weight of source 'web' is less than"),
+        ]:
+            with pytest.raises(hr.InvalidArgumentError, match=message):
+                loader.set_weights(weights)
+
+
+def test_samples_per_epoch_are_whole_global_batches(sources: dict[str, Path]) -> None:
+    with open_loader(hr.Mixture({"web": sources["web"]}, samples_per_epoch=50)) as loader:
+        assert sum(len(batch.ids) for batch in loader) == 40
+    with pytest.warns(
+        RuntimeWarning, match="samples_per_epoch=5 is less than a global batch.* 20 samples"
+    ) as told:
+        loader = open_loader(hr.Mixture({"web": sources["web"]}, samples_per_epoch=5))
+    assert len(told) == 1
+    with loader:
+        assert sum(len(batch.ids) for batch in loader) == 20

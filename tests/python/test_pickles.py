@@ -21,6 +21,7 @@ from conftest import where, write_numbers
 
 import headrace as hr
 from headrace import sim as simulator
+from headrace.base.recipe import lasting_options
 
 OPTIONS: dict[str, Any] = {"batch_size": 10, "memory": "64MiB", "block_bytes": "64KiB", "seed": 5}
 
@@ -320,3 +321,60 @@ def test_tasks_of_ray_take_loaders(data: Path) -> None:
             assert found["batches"] == [(b.ids.tolist(), b["x"].tolist()) for b in loader]
     finally:
         ray.shutdown()
+
+
+def test_paths_among_the_options_mean_the_same_too(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    Path("bad.jsonl").write_text('{"position": 3}\n')
+    Path("key").write_text("00" * 32)
+    Path("key").chmod(0o600)
+    opening: dict[str, Any] = {
+        "index_cache": "indexes",
+        "access_log": Path("log"),
+        "control_directory": "",
+        "cache": ["nvme:1GiB"],
+    }
+    mixture = hr.Mixture({"a": data}, **opening)
+    with (
+        hr.Loader(data, **OPTIONS, **opening, quarantine="bad.jsonl") as loader,
+        hr.Dataset(data, cache={"directory": "encrypted"}, cache_key="file:key", index_cache="") as dataset,
+        hr.Store(data, ca_bundle="ca") as store,
+        contextlib.closing(mixture),
+    ):
+        absolute = {
+            **opening,
+            "index_cache": f"{os.getcwd()}/indexes",
+            "access_log": f"{os.getcwd()}/log",
+            "cache": [f"{os.getcwd()}/nvme:1GiB"],
+        }
+        for options in (loader._given.options, mixture._recipe.options):
+            assert {name: options[name] for name in absolute} == absolute
+        assert dataset._recipe is not None
+        assert dataset._recipe.options["cache"] == {"directory": f"{os.getcwd()}/encrypted"}
+        assert dataset._recipe.options["cache_key"] == f"file:{os.getcwd()}/key"
+        assert store._recipe.options["ca_bundle"] == f"{os.getcwd()}/ca"
+        monkeypatch.chdir(tmp_path)
+        Path("bad.jsonl").write_text("")
+        with pickle.loads(pickle.dumps(loader)) as again:
+            assert functions.rest(again)["batches"] == [(b.ids.tolist(), b["x"].tolist()) for b in loader]
+    lists: dict[str, Any] = {"a": "bad.jsonl", "directory": [1, 2], "b": "s3://b/bad.jsonl"}
+    hot: dict[str, Any] = {"url": "s3://hot/x", "profile": "p", "ca_bundle": "ca"}
+    assert lasting_options({"quarantine": lists, "cache": [hot], "profile": "p", "index_cache": ""}) == {
+        "quarantine": {**lists, "a": f"{tmp_path}/bad.jsonl"},
+        "cache": [{**hot, "ca_bundle": f"{tmp_path}/ca"}],
+        "profile": "p",
+        "index_cache": "",
+    }
+
+
+def test_columns_of_an_iterator_are_taken_once(data: Path) -> None:
+    with hr.Loader(data, columns=(name for name in ["x"]), **OPTIONS) as loader:
+        assert list(next(iter(loader))) == ["x"]
+        with pickle.loads(pickle.dumps(loader)) as again:
+            assert list(next(iter(again))) == ["x"]
+    for open_it in (lambda: hr.Loader(data, columns=[], **OPTIONS), lambda: hr.Dataset(data, columns=())):
+        with pytest.raises(hr.InvalidArgumentError, match=r"columns=\[\] names none: leave it out for all"):
+            open_it()

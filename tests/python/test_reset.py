@@ -8,6 +8,7 @@ from typing import Any
 
 import map_functions as functions
 import pytest
+from conftest import write_numbers
 
 import headrace as hr
 
@@ -139,3 +140,54 @@ def test_a_mixture_goes_back_too(few_numbers: Path) -> None:
             leave_behind(loader, 3)
             assert ids(loader.epoch_from_start()) == planned(loader, 0)
         mixture.close()
+
+
+@pytest.fixture(scope="module")
+def hundred(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_numbers(tmp_path_factory.mktemp("data") / "hundred", 100, per_shard=25)
+
+
+@pytest.mark.parametrize("go_back", [lambda loader: loader.reset(), lambda loader: loader.epoch_from_start()])
+def test_a_state_within_the_first_batch_is_no_start_of_the_epoch(
+    hundred: Path, go_back: Callable[[Any], Any]
+) -> None:
+    """A state of Mosaic's may have stopped there: no global batch, and yet five samples."""
+    with hr.Loader(hundred, **{**OPTIONS, "batch_size": 16, "order": "mosaic:py1e"}) as loader:
+        state = loader.state_dict()
+        kept = ("epoch", "num_canonical_nodes", "shuffle_seed", "initial_physical_nodes")
+        loader.load_state_dict({"sample_in_epoch": 5, **{name: state[name] for name in kept}})
+        assert (loader.state_dict()["t"], loader.state_dict()["batches"]) == (5, 0)
+        go_back(loader)
+        assert len(batches := ids(loader)) == 7
+        assert len({i for batch in batches for i in batch}) == 100
+
+
+def test_a_batch_of_an_epoch_is_found_behind_a_part_with_another_global_batch(few_numbers: Path) -> None:
+    with hr.Loader(few_numbers, **{**OPTIONS, "batch_size": 8}) as loader:
+        leave_behind(loader, 3)
+        state = loader.state_dict()
+    with hr.Loader(few_numbers, **{**OPTIONS, "batch_size": 16}) as loader:
+        loader.load_state_dict(state)
+        leave_behind(loader, 1)
+        assert (loader.state_dict()["t"], loader.state_dict()["batches"]) == (40, 4)
+        loader._start_at(4)
+        assert loader.state_dict()["t"] == 64
+        assert ids(loader) == planned(loader, 0)[4:]
+
+
+def test_what_was_read_ahead_is_kept_where_the_loader_stands_there_already(few_numbers: Path) -> None:
+    class NoSeek:
+        """The engine of a loader, which is not told to go where it is."""
+
+        def __init__(self, native: Any) -> None:
+            self._engine = native
+
+        def __getattr__(self, name: str) -> Any:
+            assert name != "seek"
+            return getattr(self._engine, name)
+
+    with hr.Loader(few_numbers, **OPTIONS) as loader:
+        leave_behind(loader, 3)
+        loader._engine.native = NoSeek(loader._engine.native)  # type: ignore[assignment]
+        loader._start_at(3)
+        assert ids(loader) == planned(loader, 0)[3:]

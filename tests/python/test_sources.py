@@ -150,3 +150,29 @@ def test_the_length_is_what_the_engine_says(roots: list[str]) -> None:
             ) as loader:
                 # 40 samples in global batches of 3 leave one; it goes to the last of the ranks.
                 assert len(loader) == len(list(loader)) == length + 5, (end, rank)
+
+
+def test_options_that_open_nothing_are_an_error(roots: list[str], tmp_path: Path) -> None:
+    a, b, _ = roots
+    loader: dict[str, Any] = {"batch_size": 4, "memory": "16MiB"}
+    with hr.Dataset(a) as one, hr.Dataset(b) as two:
+        calls: dict[str, Callable[[], Any]] = {
+            "cache": lambda: hr.Loader([one, two], cache=tmp_path / "cache", **loader),
+            "format": lambda: hr.Loader([one, two], format="webdataset", **loader),
+            "endpoint": lambda: hr.Dataset([one, two], endpoint="http://127.0.0.1:1"),
+            "split": lambda: hr.Loader([one, (two, one)], split="train", **loader),
+            "region": lambda: hr.Mixture({"a": one, "b": (two, 2)}, region="x"),
+        }
+        for name, call in calls.items():
+            with pytest.raises(hr.InvalidArgumentError, match=f"{name}= belongs to the Datasets that were"):
+                call()
+        mixture = hr.Mixture({"a": one, "b": two})
+        grown = hr.Mixture({"a": a, "b": two}, cache=tmp_path / "cache").with_source("c", one)
+        for made in (
+            hr.Loader([one, two], format="auto", cache=None, on_bad_sample="replace", **loader),
+            hr.Loader([one, b], cache=tmp_path / "cache", **loader),
+            hr.Loader([[one, two], b], cache=tmp_path / "cache", **loader),
+            mixture,
+            grown,
+        ):
+            made.close()

@@ -259,3 +259,74 @@ def test_rank_comes_from_an_initialised_process_group(numbers: Path, tmp_path: P
             assert (loader.rank, loader.world_size) == (0, 1)
     finally:
         dist.destroy_process_group()
+
+
+class FailsAt:
+    """A transform that fails at one batch, so many times."""
+
+    def __init__(self, index: int, times: int, error: BaseException) -> None:
+        self.index, self.times, self.error = index, times, error
+
+    def __call__(self, batch: Any) -> Any:
+        if batch.index == self.index and self.times:
+            self.times -= 1
+            raise self.error
+        return batch
+
+
+@pytest.mark.parametrize("error", [ValueError("third"), KeyboardInterrupt()])
+@pytest.mark.parametrize("workers", [None, 0, 2])
+def test_a_batch_whose_transform_fails_comes_again(
+    numbers: Path, workers: int | None, error: BaseException
+) -> None:
+    loader = headrace.torch.Loader(numbers, transform=FailsAt(2, 2, error), **OPTIONS)
+    with loader if workers is None else loader.map(double, workers=workers) as loader:
+        planned = [ids.tolist() for ids in loader.sample_ids(0)]
+        received: list[list[int]] = []
+
+        def loop(batches: Any) -> None:
+            for batch in batches:
+                received.append(batch.ids.tolist())
+
+        for batches in (iter(loader), iter(loader)):
+            with pytest.raises(type(error)):
+                loop(batches)
+            assert loader.state_dict()["batches"] == len(received) == 2
+            assert loader.batches_left == len(planned) - 2
+        loop(batches)
+        assert received == planned
+
+
+def double(sample: dict[str, Any]) -> dict[str, Any]:
+    return {"x": sample["x"] * 2}
+
+
+def test_a_batch_that_cannot_be_placed_comes_again(numbers: Path) -> None:
+    with headrace.torch.Loader(numbers, device="meta", **OPTIONS) as loader:
+        state = loader.state_dict()
+        loader.load_state_dict(state)
+        place, loader._placing = loader._placing, FailsAt(0, 1, RuntimeError("out of memory"))
+        with pytest.raises(RuntimeError, match="out of memory"):
+            next(iter(loader))
+        assert loader.state_dict() == state
+        loader.set_epoch(0)
+        with pytest.raises(hr.InvalidArgumentError, match="no batch was taken since"):
+            loader.set_epoch(1)  # As before that batch.
+        loader._placing = place
+        assert [b.index for b in loader] == list(range(32))
+
+
+def test_a_batch_by_number_that_fails_comes_again(numbers: Path) -> None:
+    fails = FailsAt(3, 1, ValueError("fourth"))
+    with headrace.torch.Loader(numbers, transform=fails, **OPTIONS) as loader:
+        loader.begin_indexed()
+        assert loader.batch_at(2).index == 2
+        with pytest.raises(ValueError, match="fourth"):
+            loader.batch_at(3)
+        assert loader.state_dict()["batches"] == 3
+        assert [loader.batch_at(index).index for index in (3, 4)] == [3, 4]
+        loader.begin_indexed()
+        fails.index, fails.times = 0, 1
+        with pytest.raises(ValueError, match="fourth"):
+            loader.batch_at(0)
+        assert loader.batch_at(0).index == 0

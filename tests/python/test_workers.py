@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,26 @@ def test_samples_that_fail_are_replaced_and_told(numbers: Path) -> None:
             replaced = [batch.replaced for batch in around(loader, 2) if batch.replaced]
         assert [list(each.values()) for each in replaced] == [[13]]
         assert [bad.position for bad in loader.bad_samples] == [13]
+
+
+def test_a_warning_that_is_an_error_ends_the_loop_and_loses_no_batch(numbers: Path) -> None:
+    options = {**OPTIONS, "on_bad_sample": "replace", "shuffle": False}
+    received: list[list[int]] = []
+
+    def loop() -> None:
+        for batch in around(loader, 2):
+            received.append(batch.ids.tolist())
+
+    with (
+        headrace.torch.Loader(numbers, **options).map(functions.fail_on_13) as loader,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("error", RuntimeWarning)
+        with pytest.raises(RuntimeWarning, match="replaced by others"):
+            loop()
+        assert loader.state_dict()["batches"] == len(received) < BATCHES
+        loop()
+        assert received[1:] == planned(loader)[1:]
 
 
 def test_an_error_of_the_store_is_the_loops(numbers: Path) -> None:

@@ -14,9 +14,12 @@ from typing import Any, NamedTuple
 from headrace.base.secrets import holds_secret
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["Recipe", "lasting"]
+__all__ = ["Recipe", "lasting", "lasting_options"]
 
 _SECRETS = {"secret_key", "session_token", "password"}
+# Options that are paths, or have some in them.
+_PATHS = ("access_log", "ca_bundle", "cache", "cache_key", "control_directory", "index_cache", "quarantine")
+_CACHE_PATHS = ("ca_bundle", "directory")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|\$\{")
 
 
@@ -31,6 +34,26 @@ def lasting(given: Any) -> Any:
     if isinstance(given, list | tuple):
         return [lasting(part) for part in given]
     return given
+
+
+def lasting_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of options: those that are paths, or have some in them."""
+    return {
+        name: _lasting_option(name, value) if name in _PATHS else value for name, value in options.items()
+    }
+
+
+def _lasting_option(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        paths = _CACHE_PATHS if name == "cache" else tuple(value)  # A quarantine list for each source.
+        return {key: _lasting_option(name, each) if key in paths else each for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_lasting_option(name, each) for each in value]
+    if isinstance(value, str) and name == "cache_key":
+        kind, mark, path = value.partition(":")
+        return f"file:{os.path.join(os.getcwd(), path)}" if kind == "file" and mark else value
+    is_path = isinstance(value, os.PathLike) or (isinstance(value, str) and value and "://" not in value)
+    return os.path.join(os.getcwd(), value) if is_path else value
 
 
 def _find_secret(name: str, value: Any) -> str | None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, overload
 from headrace import _native
 from headrace.base import live
 from headrace.base.option_names import named_options
-from headrace.base.recipe import Recipe, lasting
+from headrace.base.recipe import Recipe, lasting, lasting_options
 from headrace.data.index import build_index, check_place, store_index
 from headrace.data.rows import Block, BrokenShard, Column, CutEnd, Shard, Table, wrap_index
 from headrace.errors import ChangedError, InvalidArgumentError
 from headrace.sources.concat import open_source
 from headrace.sources.filling import check_cache_mode, copy_to_cache, without_cache
 from headrace.sources.opening import default_index_cache
-from headrace.sources.options import dataset_names
+from headrace.sources.options import dataset_names, given_columns
 from headrace.sources.source import Source
 from headrace.sources.url import UrlSource
 
@@ -35,7 +35,7 @@ class Dataset(live.Closing):
 
     :param url: a list or tuple stands for its datasets one after the other: positions, ids and the
         fingerprint follow from their order. They may lie in different stores and be of different formats, but
-        have equal columns.
+        have equal columns, or equal ones of those that ``columns`` names.
     :param format: ``"auto"`` (found from the content), or ``"mds"``, ``"webdataset"``, ``"raw"``,
         ``"litdata"``, ``"tfrecord"``, ``"text"``, ``"tokens"``, ``"numpy"``, ``"table"`` (also
         ``"parquet"``, ``"arrow"``, ``"lance"``, which it must then be), ``"arrayrecord"``,
@@ -45,7 +45,8 @@ class Dataset(live.Closing):
         less for datasets below 8 GiB (a 1024th of them, at least 1 MiB).
     :param index_cache: directory for indexes built on first use; ``""`` keeps none. Default:
         ``$HEADRACE_INDEX_CACHE``, else ``~/.cache/headrace/index``.
-    :param columns: tables: names of the columns to read, default all; the bytes of others are not fetched.
+    :param columns: tables: names of the columns to read, default all; the bytes of others are not fetched. A list
+        of datasets: those that must be equal in all; others are left out where they differ.
     :param cache_mode: ``"copy"`` fetches the whole dataset into ``cache=`` first, ``"none"`` keeps nothing there.
     :param options: ``keys``, ``labels``, ``manifest``, ``split``, ``allow_unsafe``, ``tokens_per_sample``,
         ``token_dtype``, ``password``, ``password_salt``, ``lenient``, ``on_broken_shard``, ``index_workers``; and how to reach the
@@ -67,8 +68,12 @@ class Dataset(live.Closing):
         _NAMES.check(options)
         if not isinstance(url, str | os.PathLike | list | tuple):
             raise InvalidArgumentError(f"{url!r:.200}: expected a URL, a path, or a list of them")
+        if "columns" in options:
+            options["columns"] = given_columns(options["columns"])
         self._recipe = Recipe(
-            type(self), (lasting(url),), {"memory": memory, "cache_mode": cache_mode, **options}
+            type(self),
+            (lasting(url),),
+            {"memory": memory, "cache_mode": cache_mode, **lasting_options(options)},
         )
         check_cache_mode(cache_mode, options)
         if cache_mode == "lazy":

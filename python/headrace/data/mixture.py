@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace import _native
 from headrace.base import live
 from headrace.base.option_names import named_options
-from headrace.base.recipe import Recipe, lasting
-from headrace.base.units import parse_bytes
+from headrace.base.recipe import Recipe, lasting, lasting_options
+from headrace.base.units import parse_bytes, whole_number
 from headrace.data.dataset import Dataset, reopen
 from headrace.errors import InvalidArgumentError
-from headrace.sources.concat import ListSource
-from headrace.sources.mixed import MixedSource, Shares, weights_list
+from headrace.sources.concat import ListSource, is_open
+from headrace.sources.mixed import MixedSource, Shares, as_weight, weights_list
 from headrace.sources.options import dataset_names
 from headrace.sources.orders import OrderRequest
 
@@ -55,9 +55,10 @@ class Mixture:
         source.
     :param schedule: ``[(global batch, {name: weight}), ...]``: weights from those batches of the run on.
         Names left out have 0.
-    :param samples_per_epoch: default: the sum of the sizes, rounded down to whole global batches.
+    :param samples_per_epoch: rounded down to whole global batches, one at least. Default: the sum of the sizes, likewise.
     :param columns: ``"equal"`` (default) wants the same columns in all, ``"common"`` takes those that all have,
-        ``"union"`` those that any has; values are None where a source lacks them.
+        ``"union"`` those that any has; values are None where a source lacks them. Names: these alone, which all
+        have; what the others are does not matter.
     :param groups: parts of a global batch that read different data: a power of two up to 16; 0: chosen.
     :param options: of :class:`Dataset`, for sources given as URLs.
     """
@@ -70,7 +71,7 @@ class Mixture:
         batching: str = "proportional",
         schedule: Sequence[tuple[int, Mapping[str, float]]] = (),
         samples_per_epoch: int | None = None,
-        columns: str = "equal",
+        columns: str | Sequence[str] = "equal",
         groups: int = 0,
         **options: Any,
     ) -> None:
@@ -86,9 +87,11 @@ class Mixture:
             "columns": columns,
             "groups": groups,
         }
+        if samples_per_epoch is not None and not whole_number("samples_per_epoch", samples_per_epoch, 48):
+            raise InvalidArgumentError("samples_per_epoch=0: an epoch of no samples")
         self._options = options
         lasting_sources = {name: _lasting(source) for name, source in self._given.items()}
-        self._recipe = Recipe(type(self), (lasting_sources,), {**self._arguments, **options})
+        self._recipe = Recipe(type(self), (lasting_sources,), {**self._arguments, **lasting_options(options)})
         datasets = {name: source.dataset for name, source in self._given.items()}
         opened = ListSource(datasets, columns=columns, growing=True, options=options)
         try:
@@ -123,7 +126,7 @@ class Mixture:
             first = [float(size) for size in self._sizes]
         elif any(weight is None for weight in first):
             raise InvalidArgumentError("give a weight to all sources, or to none")
-        schedule = [(0, [float(weight or 0) for weight in first])]
+        schedule = [(0, [as_weight(name, weight) for name, weight in zip(self.names, first, strict=True)])]
         for step, weights in self._arguments["schedule"]:
             if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step < 1 << 40:
                 raise InvalidArgumentError(f"schedule: {step!r} is no number of a global batch")
@@ -195,13 +198,15 @@ class Mixture:
         given: dict[str, Any] = {
             n: (part, weight) for (n, part), weight in zip(self._mixed.parts.items(), first, strict=True)
         }
-        given[name] = (_as_source(name, source).dataset, 0.0)
+        added = _as_source(name, source).dataset
+        given[name] = (added, 0.0)
         arguments = {
             **self._arguments,
             "temperature": None,
             "schedule": [(step, dict(zip(self._given, weights, strict=True))) for step, weights in later],
         }
-        grown = Mixture(given, **arguments, **self._options)
+        grown = Mixture(given, **arguments, **({} if is_open(added) else self._options))
+        grown._options = self._options
         grown._recipe = Recipe(
             Mixture.with_source, (self, name, _lasting(_as_source(name, source)), schedule), {}
         )
@@ -262,13 +267,28 @@ def _epoch_shares(
     for (name, source), size in zip(given.items(), sizes, strict=True):
         if source.repeat is None and source.choose is None:
             raise InvalidArgumentError(f"source {name!r}: give repeat= or choose= to all sources, or to none")
-        share = source.choose if source.choose is not None else round((source.repeat or 0) * size)
-        if not 0 <= share < 1 << 48:
-            raise InvalidArgumentError(f"source {name!r}: {share} samples of an epoch")
+        if source.choose is not None:
+            share = whole_number(f"source {name!r}: choose", source.choose, 48)
+        else:
+            share = _repeated(name, source.repeat, size)
         shares.append(share)
     if not sum(shares):
         raise InvalidArgumentError("an epoch of no samples")
     return shares
+
+
+def _repeated(name: str, repeat: Any, size: int) -> int:
+    """Samples of so many epochs of a source."""
+    try:
+        epochs = float(repeat)
+    except (TypeError, ValueError):
+        epochs = math.nan
+    if not 0 <= epochs < math.inf:
+        raise InvalidArgumentError(f"source {name!r}: repeat={repeat!r}: expected epochs, 0 or more")
+    share = round(epochs * size)
+    if share >= 1 << 48:
+        raise InvalidArgumentError(f"source {name!r}: {share} samples of an epoch")
+    return share
 
 
 def describe(mixture: Mixture, source: _native.OrderSource) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from headrace import _native
 from headrace.base import live
 from headrace.base.metrics import Metric, by_name, snapshot, stats_of
 from headrace.base.ranks import Rank, find_rank, given_rank, group_rank, rank_so_far
-from headrace.base.recipe import Recipe, lasting
+from headrace.base.recipe import Recipe, lasting, lasting_options
 from headrace.base.secrets import without_secrets
 from headrace.base.units import whole_number
 from headrace.data.batch import BadSample, Batch
@@ -34,8 +34,8 @@ from headrace.loader.quarantine import find_quarantined, refuse_unlisted
 from headrace.loader.relay.relay import Relay
 from headrace.loader.report import write_report
 from headrace.sources import orders
-from headrace.sources.concat import open_source
-from headrace.sources.options import OPENING
+from headrace.sources.concat import is_open, open_source
+from headrace.sources.options import OPENING, column_names
 from headrace.sources.source import DatasetSource, Source
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _open(dataset: Any, columns: Any, memory: int | str, opening: dict[str, Any]
     if not isinstance(dataset, Dataset | Mixture):
         if isinstance(dataset, str | os.PathLike):
             opening = {"columns": columns, **opening}
-        return open_source(dataset, memory=memory, **opening)
+        return open_source(dataset, memory=memory, wanted=column_names(columns), **opening)
     defaults = {**OPENING, "split": None}
     for name, value in sorted(opening.items()):
         if name not in defaults or value != defaults[name]:
@@ -69,7 +69,7 @@ def _open(dataset: Any, columns: Any, memory: int | str, opening: dict[str, Any]
 def _leave_out_broken(dataset: Any, options: Options, opening: dict[str, Any]) -> bool:
     """Adds to `opening` that broken shards may be missing, where bad samples are replaced. True: only those
     that a list names may be, which refuse_unlisted() looks at once they are known."""
-    if isinstance(dataset, Dataset | Mixture) or "on_broken_shard" in opening:
+    if isinstance(dataset, Mixture) or is_open(dataset) or "on_broken_shard" in opening:
         return False
     by_list = options.on_bad_sample != "replace"
     if by_list and (options.quarantine is None or not isinstance(dataset, str | os.PathLike)):
@@ -105,7 +105,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
     :param epoch_end: what happens with the last, incomplete global batch: ``"pad"`` repeats samples
         (``batch.mask`` tells), ``"drop"`` leaves it out, ``"uneven"`` shares it out.
     :param split: one of several splits of the dataset at ``dataset``, see :class:`headrace.DatasetOptions`.
-    :param columns: names of the columns to deliver; default: all.
+    :param columns: names of the columns to deliver; default: all. Of a list of datasets the others need not agree.
     :param ragged: columns whose values differ in size: ``"list"`` of Python values, or ``"arrow"``: pyarrow
         arrays over the engine's memory (large_binary, large_string, large_list; numbers with nulls), at a
         fraction of the CPU. What Arrow has no type for stays a list.
@@ -153,12 +153,14 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         chosen_rank = given_rank(rank, world_size)
         if isinstance(dataset, Iterator):
             dataset = list(dataset)
+        self._options, opening = split_options(batch_size, options)
+        if "columns" in options:
+            options["columns"] = self._options.columns  # What was given may be an iterator.
         self._given = Recipe(
             type(self),
             (lasting(dataset),),
-            {"batch_size": batch_size, "rank": rank, "world_size": world_size, **options},
+            {"batch_size": batch_size, "rank": rank, "world_size": world_size, **lasting_options(options)},
         )
-        self._options, opening = split_options(batch_size, options)
         self.batch_size = self._options.batch_size
         self._mixture = dataset if isinstance(dataset, Mixture) else None
         self._grown: list[Mixture] = []  # Made by add_source(), and ours to close.
@@ -177,6 +179,8 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             opened.pop_all()
         self._has_warned = self._has_told_empty = self._has_told_memory = self._has_told_pins = False
         self._batches = 0
+        # State and _is_placed before the batch that was taken last; None: the position was moved since.
+        self._before: tuple[_native.LoaderState, bool] | None = None
         self._sharing: tuple[_native.Loader, int, int] | None = None  # Engine, wanted, granted.
         self._is_given_rank = self._is_final_rank = chosen_rank is not None
         self._loaded: str | None = None  # State to go on from, while the rank may change.
@@ -195,7 +199,8 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         return MappedLoader(self, (step,), place)
 
     def _recall(self) -> None:
-        """Takes back what a reader has taken ahead."""
+        """Takes back what a reader has taken ahead. Whatever moves the position begins with this."""
+        self._before = None
         reader, self._reader = self._reader, None
         if reader is not None:
             reader._rewind()
@@ -323,17 +328,33 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
     def _next(self) -> Batch | None:
         if self._sharing is not None:
             self._end_sharing()
+        self._before = self._native.state_later(), self._is_placed
         batch = self._native.next()  # add_source() may change it within a loop.
         self._received(batch)
         return batch
 
     def _take(self) -> TakenBatch | None:
         """The next batch, for whoever hands it to other processes (:meth:`_share`)."""
+        self._before = self._native.state_later(), self._is_placed
         taken = self._native.take()
         self._received(taken)
         return taken
 
+    def _unread(self) -> None:
+        """Goes back before the batch that was taken last: the loop could not have it, so it comes again."""
+        before, self._before = self._before, None
+        if before is not None and not self.closed:
+            state, self._is_placed = before
+            self._native.load_state(state.text())
+
     def _received(self, batch: Batch | TakenBatch | None) -> None:
+        try:
+            self._note(batch)
+        except BaseException:  # A warning that was made an error.
+            self._unread()
+            raise
+
+    def _note(self, batch: Batch | TakenBatch | None) -> None:
         self._is_placed = False
         if batch is not None and batch.replaced and not self._has_warned:
             self._warn()
@@ -371,7 +392,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             f"{self._dataset.url}: what is pinned in the cache fills its limit, and what is read now cannot be kept. `headrace cache pin "
             "DIR` lists the pins, --remove takes one away; or raise cache_limit=. This is said once.",
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
     def _check_memory(self) -> None:
@@ -395,7 +416,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         warnings.warn(
             f"{self._dataset.url}: memory={self._options.memory!r} {what}. This is said once.",
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
     def _warn(self) -> None:
@@ -408,7 +429,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             f"{self._dataset.url}: {found[0].message}. Bad samples are replaced by others; batch.replaced, loader.bad_samples and "
             'stats()["loader.replaced_samples"] count them, `headrace verify --quarantine` finds them all. This is said once.',
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
     def __len__(self) -> int:
@@ -500,7 +521,9 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         ahead is kept."""
         self._recall()
         state = self.state_dict()
-        if (state["epoch"], state["batches"]) != (epoch, batch):
+        # Both numbers: after a part with another global batch, or of Mosaic's, as many batches are other samples.
+        there = epoch, batch, batch * self._global_batch
+        if (state["epoch"], state["batches"], state["t"]) != there:
             self._native.seek(epoch, batch)
 
     def _stands_at(self, batch: int) -> bool:

@@ -14,7 +14,7 @@ from headrace.loader.peer_names import LOADER_PEERS
 from headrace.loader.quarantine import Quarantine
 from headrace.sources import orders
 from headrace.sources.filling import check_cache_mode, without_cache
-from headrace.sources.options import DatasetOptions, dataset_names
+from headrace.sources.options import DatasetOptions, column_names, dataset_names, given_columns
 from headrace.store.store import StoreOptions
 
 if TYPE_CHECKING:
@@ -100,7 +100,8 @@ class Options(NamedTuple):
         _find_to_arrow(self.ragged)
         seed = orders.default_seed(self.order) if self.seed is None else self.seed
         counts: dict[str, Any] = {name: whole_number(name, getattr(self, name), 32) for name in _COUNTS}
-        return self._replace(seed=whole_number("seed", seed, 64), **counts)
+        columns = given_columns(self.columns)
+        return self._replace(seed=whole_number("seed", seed, 64), columns=columns, **counts)
 
     def for_engine(self) -> dict[str, Any]:
         """Arguments of the engine's Loader, but for the rank and what the source decides."""
@@ -124,7 +125,7 @@ class Options(NamedTuple):
 
     def column_names(self) -> list[str]:
         """Those to deliver; empty: all."""
-        return [self.columns] if isinstance(self.columns, str) else list(self.columns or ())
+        return column_names(self.columns)
 
     def order_request(self, rank: Rank) -> orders.OrderRequest:
         assert self.seed is not None

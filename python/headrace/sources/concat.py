@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from headrace import _native
 from headrace.base.units import parse_bytes
 from headrace.errors import InvalidArgumentError
-from headrace.sources.options import OPENING, split_options
+from headrace.sources.options import OPENING, column_names, split_options
 from headrace.sources.orders import OrderRequest, listed_order
 from headrace.sources.source import DatasetSource, Opened, Source
 from headrace.sources.url import UrlSource
@@ -18,7 +18,7 @@ from headrace.sources.url import UrlSource
 if TYPE_CHECKING:
     from headrace.sources.source import SourceLike
 
-__all__ = ["ListSource", "open_source"]
+__all__ = ["ListSource", "is_open", "open_source"]
 
 # Stores of parts serve reads of the one over them, which has the memory.
 _PART_MEMORY = "64MiB"
@@ -26,17 +26,41 @@ _PART_MEMORY = "64MiB"
 _OWN_MEMORY = "256MiB"
 
 
+def is_open(given: Any) -> bool:
+    """Whether nothing of it is opened by :func:`open_source`: options would have nothing to act on."""
+    return isinstance(given, Opened | Source) or (
+        isinstance(given, list | tuple) and all(map(is_open, given))
+    )
+
+
+def _chosen(options: Mapping[str, Any]) -> list[str]:
+    """Those that say something about opening, and something else than what holds without them."""
+    return sorted(
+        name
+        for name, value in options.items()
+        if name != "columns" and value is not None and value != OPENING.get(name)
+    )
+
+
 def open_source(
-    given: SourceLike | Iterable[SourceLike], *, memory: int | str = _OWN_MEMORY, **options: Any
+    given: SourceLike | Iterable[SourceLike],
+    *,
+    memory: int | str = _OWN_MEMORY,
+    wanted: Sequence[str] = (),
+    **options: Any,
 ) -> Source:
     """A source that the caller owns: the dataset at a URL or of a list, opened with ``options``; or around
-    what is open already, which close() then leaves open."""
+    what is open already, which close() then leaves open.
+
+    :param wanted: of a list, as :class:`ListSource` has it; default: the ``columns`` of ``options``.
+    """
     if isinstance(given, Opened):
         given = given._source
     elif isinstance(given, str | os.PathLike):
         return UrlSource(given, memory=memory, **options)
     elif isinstance(given, Iterable):
-        return ListSource(list(given), memory=memory, options=options)
+        wanted = wanted or column_names(options.get("columns"))
+        return ListSource(list(given), wanted=wanted, memory=memory, options=options)
     elif not isinstance(given, Source):
         raise InvalidArgumentError(f"{given!r:.200}: expected a URL, a path, a Dataset, or a list of them")
     if options:
@@ -49,7 +73,10 @@ class ListSource:
 
     :param datasets: URLs, paths, or what is open already and stays so; by names, or in a list.
     :param columns: ``"equal"`` wants the same columns in all, ``"common"`` takes those that all have,
-        ``"union"`` those that any has; values are None where a dataset lacks them.
+        ``"union"`` those that any has; values are None where a dataset lacks them. Names: these alone, which
+        all have.
+    :param wanted: columns that are read, empty: all. ``"equal"`` is not asked of the others: those that
+        differ are left out.
     :param growing: more may be added behind these during a run.
     :param options: to open those given as URLs.
     """
@@ -58,7 +85,8 @@ class ListSource:
         self,
         datasets: Mapping[str, SourceLike] | Iterable[SourceLike],
         *,
-        columns: str = "equal",
+        columns: str | Sequence[str] = "equal",
+        wanted: Sequence[str] = (),
         memory: int | str = _OWN_MEMORY,
         growing: bool = False,
         options: Mapping[str, Any],
@@ -66,12 +94,14 @@ class ListSource:
         named = dict(datasets) if isinstance(datasets, Mapping) else dict(enumerate(datasets))
         if not named:
             raise InvalidArgumentError("expected a list of datasets, URLs or paths")
+        if all(map(is_open, named.values())) and (chosen := _chosen(options)):
+            raise InvalidArgumentError(f"{chosen[0]}= belongs to the Datasets that were passed in")
         store_options = split_options(options)[1]
         self.store_options = {name: value for name, value in store_options.items() if name not in OPENING}
         self.parts: dict[Any, Source] = {}
         with ExitStack() as opened:
             for name, given in named.items():
-                part = open_source(given, **({} if isinstance(given, Opened | Source) else options))
+                part = open_source(given, **({} if is_open(given) else options))
                 opened.callback(part.close)
                 self.parts[name] = part
             self.part_stores: list[_native.Store] = []
@@ -79,7 +109,11 @@ class ListSource:
             for store in (self.store, *self.part_stores):
                 opened.callback(store.close)
             natives = [part.native for part in self.parts.values()]
-            self.native = _native.concat_datasets(self.store, natives, columns, growing)
+            if has_names := not isinstance(columns, str):
+                columns, wanted = "equal", list(columns)
+            self.native = _native.concat_datasets(
+                self.store, natives, columns, wanted, only_wanted=has_names, is_growing=growing
+            )
             opened.callback(self.native.close)
             self._opened = opened.pop_all()
 

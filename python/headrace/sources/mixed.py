@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace import _native
 from headrace.errors import InvalidArgumentError
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.sources.concat import ListSource
     from headrace.sources.orders import OrderRequest
 
-__all__ = ["MixedSource", "Shares", "weights_list"]
+__all__ = ["MixedSource", "Shares", "as_weight", "weights_list"]
 
 
 class Shares(NamedTuple):
@@ -34,7 +35,15 @@ def weights_list(names: Collection[str], weights: Mapping[str, float]) -> list[f
     unknown = sorted(set(weights) - set(names))
     if unknown:
         raise InvalidArgumentError(f"there is no source {unknown[0]!r}; there are {', '.join(names)}")
-    return [float(weights.get(name, 0)) for name in names]
+    return [as_weight(name, weights.get(name, 0)) for name in names]
+
+
+def as_weight(name: str, value: Any) -> float:
+    """The weight of a source. Raises InvalidArgumentError for what is no number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"source {name!r}: weight {value!r} is no number") from None
 
 
 class MixedSource(ForwardingSource):
@@ -49,6 +58,15 @@ class MixedSource(ForwardingSource):
             raise InvalidArgumentError(
                 "a mixture has its own order and chooses lanes for each source: leave out order= and lanes="
             )
+        global_batch = request.batch_size * request.world_size
+        if 0 < self.shares.epoch_samples < global_batch:
+            # No error: a run goes on from its state with any global batch, and then its first one decides.
+            warnings.warn(
+                f"samples_per_epoch={self.shares.epoch_samples} is less than a global batch: an epoch of a new run is one, "
+                f"{global_batch} samples",
+                RuntimeWarning,
+                stacklevel=4,
+            )
         return _native.plan_mixture(
             [(name, part.native) for name, part in self.parts.items()],
             schedule=self.shares.schedule,
@@ -57,7 +75,7 @@ class MixedSource(ForwardingSource):
             batching=self.shares.batching,
             seed=request.seed,
             shuffle=request.shuffle,
-            global_batch=request.batch_size * request.world_size,
+            global_batch=global_batch,
             memory_bytes=request.memory_bytes,
             window_blocks=request.window_blocks,
             groups=self.shares.groups,

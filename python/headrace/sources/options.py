@@ -11,7 +11,15 @@ from headrace.errors import InvalidArgumentError
 from headrace.sources.peer_names import DATASET_PEERS
 from headrace.store.store import StoreOptions
 
-__all__ = ["OPENING", "DatasetOptions", "dataset_names", "native_options", "split_options"]
+__all__ = [
+    "OPENING",
+    "DatasetOptions",
+    "column_names",
+    "dataset_names",
+    "given_columns",
+    "native_options",
+    "split_options",
+]
 
 OPENING: dict[str, Any] = {
     "format": "auto",
@@ -26,7 +34,8 @@ class DatasetOptions(TypedDict, total=False):
     """What to read of a dataset, where its format leaves a choice."""
 
     columns: Sequence[str] | str | None
-    """Tables: the columns to read; the bytes of others are not fetched."""
+    """Tables: the columns to read; the bytes of others are not fetched. A list of datasets: those that must be
+    equal in all; others are left out where they differ."""
     where: Sequence[tuple[str, str, Any]] | None
     """Parquet: ``[(column, op, value), ...]``, all of which hold (op: == != < <= > >= in). Row groups whose
     statistics rule that out are left out; rows of the others are not looked at."""
@@ -78,11 +87,26 @@ def dataset_names(
     return OptionNames(owner, groups, elsewhere)
 
 
+def column_names(columns: Sequence[str] | str | None) -> list[str]:
+    """Of ``columns=``, which may name one; empty: all."""
+    return [columns] if isinstance(columns, str) else list(columns or ())
+
+
+def given_columns(columns: Iterable[str] | str | None) -> tuple[str, ...] | str | None:
+    """``columns=`` that can be looked at more than once. Raises InvalidArgumentError where it names none."""
+    if columns is None or isinstance(columns, str):
+        return columns
+    names = tuple(columns)
+    if not names:
+        raise InvalidArgumentError("columns=[] names none: leave it out for all columns")
+    return names
+
+
 def native_options(options: DatasetOptions) -> dict[str, Any]:
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     columns, where, keys = given.pop("columns", None), given.pop("where", None), given.pop("keys", None)
     if columns is not None:
-        given["columns"] = [columns] if isinstance(columns, str) else list(columns)
+        given["columns"] = column_names(columns)
     if where is not None:
         given["row_groups_where"] = json.dumps([list(term) for term in where], default=str)
     if keys is not None:

@@ -14,7 +14,7 @@ from headrace.base.log import listen
 from headrace.base.metrics import Metric, by_name, snapshot
 from headrace.base.option_names import OptionNames
 from headrace.base.ranks import recorded_rank
-from headrace.base.recipe import Recipe, lasting
+from headrace.base.recipe import Recipe, lasting, lasting_options
 from headrace.base.units import parse_bytes
 from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
 from headrace.store.peer_names import STORE_PEERS
@@ -213,7 +213,7 @@ class Store(live.Closing):
     ) -> None:
         STORE_OPTIONS.check(options)
         self._native = open_native(url, memory, **options)
-        self._recipe = Recipe(type(self), (lasting(url),), {"memory": memory, **options})
+        self._recipe = Recipe(type(self), (lasting(url),), {"memory": memory, **lasting_options(options)})
         self._max_in_flight = options.get("max_in_flight") or _native.DEFAULT_MAX_IN_FLIGHT
         live.register(self)
 

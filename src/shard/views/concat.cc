@@ -211,11 +211,23 @@ class ConcatDataset final : public Dataset {
 
 Status bad(std::string what) { return Status(Code::kInvalidArgument, std::move(what)); }
 
+/// Whether numbers of the column are times, dates or durations, whose unit the encoding alone says:
+/// "timestamp[ms, tz=UTC]", "date32[day]". No other encoding of numbers has brackets.
+bool has_unit(const Column& column) { return column.encoding.find('[') != std::string::npos; }
+
 /// Whether values of both mean the same: one type and shape, or one encoding.
 bool are_alike(const Column& a, const Column& b) {
   if (a.dtype != b.dtype || a.shape != b.shape || a.fixed_size_bytes != b.fixed_size_bytes)
     return false;
-  return a.encoding == b.encoding || (!a.dtype.empty() && a.fixed_size_bytes > 0);
+  const bool are_numbers = !a.dtype.empty() && a.fixed_size_bytes > 0;
+  return a.encoding == b.encoding || (are_numbers && !has_unit(a) && !has_unit(b));
+}
+
+bool is_wanted(const ConcatOptions& options, const std::string& name) {
+  const std::vector<std::string>& wanted = options.wanted;
+  const bool are_all = wanted.empty() || options.columns == ConcatColumns::kCommon ||
+                       options.columns == ConcatColumns::kUnion;
+  return are_all || std::find(wanted.begin(), wanted.end(), name) != wanted.end();
 }
 
 std::size_t index_of(const std::vector<Column>& columns, const std::string& name) {
@@ -230,9 +242,49 @@ std::string names_of(const std::vector<Column>& columns) {
   return names;
 }
 
-Result<std::vector<Column>> merge_columns(const std::vector<std::shared_ptr<const Dataset>>& parts,
-                                          ConcatColumns rule) {
+/// kInvalidArgument: columns of one name whose values mean different things.
+Status check_alike(const Column& ours, const Column& theirs, const std::string& url) {
+  if (!are_alike(ours, theirs)) {
+    return bad(
+        fmt::format("column '{}' is '{}' in {} and '{}' before it: columns of datasets as one must "
+                    "agree; leave it out with columns=, the names of those to take",
+                    ours.name, theirs.encoding, url, ours.encoding));
+  }
+  if (ours.classes == theirs.classes) return {};
+  return bad(
+      fmt::format("the labels '{}' of {} stand for other classes than those before it ({} and {}): "
+                  "give all the same folders, or leave labels out",
+                  ours.name, url, theirs.classes.size(), ours.classes.size()));
+}
+
+Status not_equal(const Dataset& part, const Dataset& first) {
+  return bad(fmt::format(
+      "{} has the columns {}; {} has {}: they must be equal, or say with columns= which to take "
+      "(their names; of a mixture also common or union)",
+      part.url(), names_of(part.columns()), first.url(), names_of(first.columns())));
+}
+
+/// Columns of the first part; of those that nobody wants, what is in nobody's way.
+std::vector<Column> first_columns(const std::vector<std::shared_ptr<const Dataset>>& parts,
+                                  const ConcatOptions& options) {
   std::vector<Column> columns = parts.front()->columns();
+  std::erase_if(columns, [&](const Column& column) {
+    if (is_wanted(options, column.name)) return false;
+    if (options.columns == ConcatColumns::kWanted) return true;
+    return !std::all_of(parts.begin(), parts.end(), [&](const auto& part) {
+      const std::size_t theirs = index_of(part->columns(), column.name);
+      return theirs != kAbsent && check_alike(column, part->columns()[theirs], part->url()).ok();
+    });
+  });
+  return columns;
+}
+
+Result<std::vector<Column>> merge_columns(const std::vector<std::shared_ptr<const Dataset>>& parts,
+                                          const ConcatOptions& options) {
+  const ConcatColumns rule = options.columns;
+  const bool are_equal = rule == ConcatColumns::kEqual || rule == ConcatColumns::kWanted;
+  const Dataset& first = *parts.front();
+  std::vector<Column> columns = first_columns(parts, options);
   for (const auto& part : parts) {
     const std::vector<Column>& theirs = part->columns();
     if (theirs.size() > kMaxColumns)
@@ -240,37 +292,25 @@ Result<std::vector<Column>> merge_columns(const std::vector<std::shared_ptr<cons
                              theirs.size(), kMaxColumns));
     for (const Column& column : theirs) {
       const std::size_t ours = index_of(columns, column.name);
-      if (ours != kAbsent && !are_alike(columns[ours], column)) {
-        return bad(fmt::format(
-            "column '{}' is '{}' in {} and '{}' before it: columns of datasets as one must agree; "
-            "leave it out with columns=",
-            column.name, column.encoding, part->url(), columns[ours].encoding));
-      }
-      if (ours != kAbsent && columns[ours].classes != column.classes) {
-        return bad(fmt::format(
-            "the labels '{}' of {} stand for other classes than those before it ({} and {}): give "
-            "all the same folders, or leave labels out",
-            column.name, part->url(), column.classes.size(), columns[ours].classes.size()));
-      }
-      if (ours == kAbsent && rule == ConcatColumns::kUnion) columns.push_back(column);
-      if (ours == kAbsent && rule == ConcatColumns::kEqual) {
-        return bad(
-            fmt::format("{} has the columns {}; {} has {}: they must be equal, or say which "
-                        "to take (common or union)",
-                        part->url(), names_of(theirs), parts.front()->url(),
-                        names_of(parts.front()->columns())));
+      if (ours != kAbsent) {
+        HEADRACE_TRY(check_alike(columns[ours], column, part->url()));
+      } else if (rule == ConcatColumns::kUnion) {
+        columns.push_back(column);
+      } else if (are_equal && is_wanted(options, column.name)) {
+        return not_equal(*part, first);
       }
     }
     const auto lacks = [&](const Column& column) {
       return index_of(theirs, column.name) == kAbsent;
     };
     if (rule == ConcatColumns::kCommon) std::erase_if(columns, lacks);
-    if (rule == ConcatColumns::kEqual && std::any_of(columns.begin(), columns.end(), lacks)) {
-      return bad(
-          fmt::format("{} has the columns {}; {} has {}: they must be equal, or say which to "
-                      "take (common or union)",
-                      part->url(), names_of(theirs), parts.front()->url(), names_of(columns)));
-    }
+    if (are_equal && std::any_of(columns.begin(), columns.end(), lacks))
+      return not_equal(*part, first);
+  }
+  for (const std::string& name : options.wanted) {
+    if (rule == ConcatColumns::kWanted && index_of(columns, name) == kAbsent)
+      return bad(fmt::format("columns: '{}' is not in {}; it has {}", name, first.url(),
+                             names_of(first.columns())));
   }
   if (columns.empty()) return bad("the datasets have no column in common");
   return columns;
@@ -298,7 +338,7 @@ Result<std::shared_ptr<const Dataset>> concat_datasets(
     std::vector<std::shared_ptr<const Dataset>> parts, const ConcatOptions& options) {
   using namespace detail;
   if (parts.empty()) return bad("no datasets to make one of");
-  HEADRACE_TRY_ASSIGN(auto columns, merge_columns(parts, options.columns));
+  HEADRACE_TRY_ASSIGN(auto columns, merge_columns(parts, options));
   std::string fingerprint = fingerprint_of(parts, columns, options, &Dataset::fingerprint);
   std::string versions = fingerprint_of(parts, columns, options, &Dataset::version_fingerprint);
   std::vector<Part> placed;

@@ -122,6 +122,32 @@ TEST_F(ConcatTest, RefusesColumnsOfOneNameAndTwoMeanings) {
   const auto refused = concat_datasets({open(a), open(b)});
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message().find("'t'"), std::string::npos) << refused.error().message();
+  // What nobody wants is not compared: it is left out where it differs.
+  const auto chosen = concat_datasets({open(a), open(b)}, {.wanted = {"x"}});
+  ASSERT_TRUE(chosen) << chosen.error().message();
+  EXPECT_EQ((*chosen)->columns().size(), 1U);
+  EXPECT_FALSE(concat_datasets({open(a), open(b)}, {.wanted = {"t", "x"}}));
+}
+
+TEST_F(ConcatTest, TakesTheColumnsThatAreWanted) {
+  FakeStore a("fake://a");
+  FakeStore b("fake://b");
+  make_mds(a, {});
+  make_mds(b, {});
+  // Where all have a column alike it stays, and with it the fingerprint of before.
+  const auto all = concat_datasets({open(a), open(b)});
+  const auto same = concat_datasets({open(a), open(b)}, {.wanted = {"x"}});
+  ASSERT_TRUE(all && same);
+  EXPECT_EQ((*same)->fingerprint(), (*all)->fingerprint());
+  const ConcatOptions one{.columns = ConcatColumns::kWanted, .wanted = {"x"}};
+  const auto alone = concat_datasets({open(a), open(b)}, one);
+  ASSERT_TRUE(alone) << alone.error().message();
+  ASSERT_EQ((*alone)->columns().size(), 1U);
+  EXPECT_EQ((*alone)->columns()[0].name, "x");
+  const ConcatOptions none{.columns = ConcatColumns::kWanted, .wanted = {"x", "no"}};
+  const auto refused = concat_datasets({open(a), open(b)}, none);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("'no'"), std::string::npos) << refused.error().message();
 }
 
 }  // namespace

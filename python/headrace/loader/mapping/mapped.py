@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.base import live
 from headrace.base.metrics import stats_of
 from headrace.data.batch import BadSample, Batch
-from headrace.errors import InvalidArgumentError
+from headrace.errors import CancelledError, InvalidArgumentError
 from headrace.loader.epoch import Epoch
 from headrace.loader.facade import Facade
 from headrace.loader.mapping.chain import Bad, Done
@@ -77,10 +77,12 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         self._executor: Executor | None = None
         self._ahead: deque[Ahead] = deque()
         self._state: _native.LoaderState | None = None  # Before the first of those ahead.
+        self._before: _native.LoaderState | None = None  # Before the batch that was delivered last.
         self._engine: _native.Loader | None = None  # That the executor was made for.
         self._source_error: Exception | None = None  # Comes behind those ahead.
         self._failure: tuple[int, BaseException] | None = None  # Of the first one ahead, by its task.
         self._is_torn = False  # Something was interrupted in the middle.
+        self._is_stopped = False  # The loader is closed, or is being closed by another thread.
         self._bad: list[Bad] = []
         self._meter = Meter()
         self._has_warned = False
@@ -149,12 +151,31 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         with self._lock:
             self._mend()
             self._claim()
-            self._is_torn = True
-            found = self._advance()
-            self._is_torn = False
+            found = self._found()
         if isinstance(found, BaseException):
             raise found
         return None if found is None else found.value
+
+    def _found(self) -> Done | BaseException | None:
+        """As :meth:`_advance`. Where the loader is closed meanwhile, what that takes away is no error of its own."""
+        was_stopped, self._is_torn = self._is_stopped, True
+        try:
+            found = self._advance()
+            self._is_torn = False
+        except Exception as error:
+            if was_stopped or not self._is_stopped:
+                raise
+            found = error
+        if isinstance(found, Exception) and self._is_stopped and not was_stopped:
+            raise CancelledError("the loader was closed while a batch was waited for") from found
+        return found
+
+    def _unread(self) -> None:
+        """See :meth:`Loader._unread`."""
+        with self._lock:
+            if self._before is not None and self._loader._reader is self:
+                self._state, self._before = self._before, None
+                self._go_back()
 
     def _advance(self) -> Done | BaseException | None:
         """What comes next: a batch, an error to raise, or None at the end of the epoch."""
@@ -171,10 +192,10 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
                 error = outcome.error(self._describe(head, outcome))
                 self._failure = head.task, error
                 return error
+            self._warn(outcome.bad)  # Where that is made an error, the batch comes again.
             self._ahead.popleft()
-            self._state = head.state
-            if outcome.bad:
-                self._book(outcome.bad)
+            self._before, self._state = self._state, head.state
+            self._list(outcome.bad)
             self._meter.replaced_samples += len(outcome.bad)
             if not outcome.is_empty:
                 self._meter.batches += 1
@@ -195,8 +216,9 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         loader = self._loader
         if loader._reader is not self:  # Else it stands where this one knows.
             loader._recall()
+            self._before = None
             if self._engine is not loader._native:
-                self._stop()  # Its workers know the columns of another.
+                self._end_executor()  # Its workers know the columns of another.
             self._state = loader._native.state_later()
             loader._reader = self
         loader._history.beside = self._meter.waits
@@ -207,6 +229,8 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         """Takes batches from the loader until enough are under way. Waits for it only where none is."""
         loader = self._loader
         if self._executor is None:
+            if self._is_stopped:
+                raise InvalidArgumentError("the loader is closed")
             self._executor = self._start_executor()
         while self._may_take():
             native = loader._native
@@ -247,14 +271,17 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
                 self._executor.close()
                 self._executor = None
             if self._is_ahead:
-                if self._executor is not None:
-                    self._executor.drop()
-                self._ahead.clear()
-                self._source_error = self._failure = None
-                if not self.closed:
-                    assert self._state is not None
-                    self._loader._native.load_state(self._state.text())
+                self._go_back()
             self._is_torn = False
+
+    def _go_back(self) -> None:
+        if self._executor is not None:
+            self._executor.drop()
+        self._ahead.clear()
+        self._source_error = self._failure = None
+        if not self.closed:
+            assert self._state is not None
+            self._loader._native.load_state(self._state.text())
 
     def _describe(self, head: Ahead, failure: Failure | None) -> str:
         """What was done, to which sample, for messages."""
@@ -269,15 +296,21 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         return f"{names} of sample {failure.sample} {whereabouts(self._loader, failure.sample)}, in {batch}"
 
     def _book(self, bad: list[Bad]) -> None:
+        self._list(bad)
+        self._warn(bad)
+
+    def _list(self, bad: list[Bad]) -> None:
         self._bad += bad[: _MOST_BAD - len(self._bad)]
-        if self._has_warned:
+
+    def _warn(self, bad: list[Bad]) -> None:
+        if self._has_warned or not bad:
             return
         self._has_warned = True
         warnings.warn(
             f"{self._loader._dataset.url}: {bad[0].message}. Samples whose function fails are replaced by others of their batch, masked; "
             "batch.replaced and bad_samples name them. This is said once.",
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
     @property
@@ -391,7 +424,11 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         self._loader.close()
 
     def _stop(self) -> None:
-        """Ends the workers."""
+        """See Reader."""
+        self._is_stopped = True
+        self._end_executor()
+
+    def _end_executor(self) -> None:
         executor, self._executor = self._executor, None
         if executor is not None and os.getpid() == self._owner_pid:
             executor.close()

@@ -64,7 +64,8 @@ class Randomness:
         """The sample's numbers for a step: Philox with the key (seed, step) and the counter
         (0, 0, epoch, sample). The same object each time, and good until the next call for this step."""
         if step not in self._engines:
-            engine = np.random.Philox(key=[self._seed, step])
+            # Of a list with numbers from 2**63 on numpy would make floats.
+            engine = np.random.Philox(key=np.array([self._seed, step], np.uint64))
             self._engines[step] = np.random.Generator(engine), engine.state
         generator, state = self._engines[step]
         state["state"]["counter"][2:] = self._epoch, self._sample

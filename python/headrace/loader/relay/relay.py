@@ -268,7 +268,10 @@ class Relay:
             self._drop(channel)
             return
         if message.get("bad"):
-            group.on_bad(message["bad"])
+            try:
+                group.on_bad(message["bad"])
+            except Exception as error:  # A warning that was made an error.
+                self._end(group, group.loops[-1], message_of(error))
         if "begin" in message:
             self._begin(group, worker, message["begin"])
             return
