@@ -118,6 +118,9 @@ class Cache {
   /// Memory for what may come from stores now and is kept: with more, some is left out because too
   /// much waits to be written.
   virtual std::uint64_t write_room_bytes() const noexcept = 0;
+  /// Lets so much memory wait to be written, if it was less: CacheOptions::buffer_bytes of one more
+  /// who reads through it.
+  virtual void allow_write_room(std::uint64_t bytes) noexcept = 0;
   /// What an extent of `length_bytes` takes of it at most.
   virtual std::uint64_t waiting_bytes_of(std::uint64_t length_bytes) const noexcept = 0;
 

@@ -37,6 +37,7 @@ class StoreClient {
   class Upload;
 
   using Logs = std::vector<std::shared_ptr<AccessLog>>;
+  using Caches = std::vector<std::shared_ptr<Cache>>;
 
   /// Opens the store; `memory_bytes` bounds the data of all calls together. `cache`: read through
   /// it; none when it names no directory. `cluster`: and behind it through these, the nearest
@@ -50,10 +51,12 @@ class StoreClient {
   /// What of the memory of a client with one cache serves as its buffers, unless CacheOptions says
   /// less. With several: that is shared out, but each has enough for a few requests.
   static std::uint64_t cache_buffer_bytes(std::uint64_t memory_bytes) noexcept;
-  /// A client of an open store, whose accesses go to `logs`. `held_bytes`: what a cache may hold of
-  /// the pool's slabs, on top of `memory_bytes` (SlabPool::Options). Errors: those of SlabPool.
+  /// A client of an open store, whose accesses go to `logs`, and which reads through `caches`.
+  /// `held_bytes`: what these may hold of the pool's slabs, on top of `memory_bytes`
+  /// (SlabPool::Options). Errors: those of SlabPool.
   static Result<std::shared_ptr<StoreClient>> wrap(std::unique_ptr<Store> store,
                                                    std::uint64_t memory_bytes, Logs logs = {},
+                                                   Caches caches = {},
                                                    std::uint64_t held_bytes = 0);
   ~StoreClient();
 
@@ -67,6 +70,8 @@ class StoreClient {
   void append_metrics(MetricList& out) const;
 
   const Logs& logs() const noexcept { return logs_; }
+  /// On disks.
+  const Caches& caches() const noexcept { return caches_; }
   /// Names the rank in the logs, if there are any.
   void set_rank(std::uint32_t rank);
 
@@ -150,6 +155,7 @@ class StoreClient {
   std::unique_ptr<Store> store_;
   std::unique_ptr<io::ReadBudget> budget_;  // Of all calls that read.
   Logs logs_;
+  Caches caches_;
   std::uint64_t part_bytes_ = 0;
   std::stop_source closing_;
   mutable std::mutex mutex_;

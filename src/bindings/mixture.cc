@@ -16,18 +16,33 @@
 namespace headrace {
 namespace {
 
+template <class T>
+void add_new(std::vector<T>& to, const std::vector<T>& from) {
+  for (const T& each : from) {
+    if (std::find(to.begin(), to.end(), each) == to.end()) to.push_back(each);
+  }
+}
+
+/// Reads come into the memory of the store over all of them, and what is kept of them is written
+/// from there: so a share of that memory is for what waits to be written.
 PyStore route(const std::vector<PyStore*>& stores, std::uint64_t memory_bytes) {
   std::vector<std::unique_ptr<Store>> handles;
   StoreClient::Logs logs;
+  StoreClient::Caches caches;
   for (PyStore* store : stores) {
     const auto client = store->client.get();
     handles.push_back(value_or_raise(client->store().new_handle()));
-    logs.insert(logs.end(), client->logs().begin(), client->logs().end());
+    add_new(logs, client->logs());
+    add_new(caches, client->caches());
   }
   auto router = value_or_raise(route_stores(std::move(handles)));
+  const std::uint64_t held_bytes =
+      caches.empty() ? 0 : StoreClient::cache_buffer_bytes(memory_bytes);
+  for (const auto& cache : caches) cache->allow_write_room(held_bytes);
   return PyStore{Guarded<StoreClient>(
       "the store",
-      value_or_raise(StoreClient::wrap(std::move(router), memory_bytes, std::move(logs))))};
+      value_or_raise(StoreClient::wrap(std::move(router), memory_bytes - held_bytes,
+                                       std::move(logs), std::move(caches), held_bytes)))};
 }
 
 /// A view as a dataset that is read through `store`.

@@ -105,22 +105,28 @@ Result<std::shared_ptr<StoreClient>> StoreClient::open(
     memory_bytes -= memory_of(own);
   }
   std::uint64_t held_bytes = 0;
+  Caches caches;
   if (!cache.directory.empty()) {
     CacheOptions own = cache;
     own.buffer_bytes = std::min(own.buffer_bytes, buffer_bytes);
     HEADRACE_TRY_ASSIGN(auto opened, Cache::open(own));
+    caches.push_back(opened);
     store = cache_reads(std::move(store), std::move(opened), options.queue_capacity);
     held_bytes = own.buffer_bytes;
     memory_bytes -= held_bytes;
   }
-  if (log.path.empty()) return wrap(std::move(store), memory_bytes, {}, held_bytes);
-  HEADRACE_TRY_ASSIGN(auto access_log, AccessLog::create(log));
-  return wrap(log_accesses(std::move(store), access_log), memory_bytes, {access_log}, held_bytes);
+  Logs logs;
+  if (!log.path.empty()) {
+    HEADRACE_TRY_ASSIGN(auto access_log, AccessLog::create(log));
+    store = log_accesses(std::move(store), access_log);
+    logs.push_back(std::move(access_log));
+  }
+  return wrap(std::move(store), memory_bytes, std::move(logs), std::move(caches), held_bytes);
 }
 
 Result<std::shared_ptr<StoreClient>> StoreClient::wrap(std::unique_ptr<Store> store,
                                                        std::uint64_t memory_bytes, Logs logs,
-                                                       std::uint64_t held_bytes) {
+                                                       Caches caches, std::uint64_t held_bytes) {
   std::shared_ptr<StoreClient> client(new StoreClient());
   HEADRACE_TRY_ASSIGN(
       auto pool, SlabPool::create({.limit_bytes = memory_bytes, .most_held_bytes = held_bytes}));
@@ -128,6 +134,7 @@ Result<std::shared_ptr<StoreClient>> StoreClient::wrap(std::unique_ptr<Store> st
   client->store_ = std::move(store);
   client->budget_ = std::make_unique<io::ReadBudget>(memory_bytes);
   client->logs_ = std::move(logs);
+  client->caches_ = std::move(caches);
   client->part_bytes_ = std::clamp(memory_bytes / 16, kSmallestPartBytes, kLargestPartBytes);
   return client;
 }

@@ -91,6 +91,7 @@ class DiskCache final : public Cache, public Tier {
     return file_bytes({{}, 0, length_bytes});
   }
   std::uint64_t write_room_bytes() const noexcept override { return writer_->room_bytes(); }
+  void allow_write_room(std::uint64_t bytes) noexcept override { writer_->allow_buffers(bytes); }
   std::uint64_t waiting_bytes_of(std::uint64_t length_bytes) const noexcept override {
     return ExtentWriter::waiting_bytes_of(length_bytes);
   }

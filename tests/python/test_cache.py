@@ -166,6 +166,28 @@ def test_a_mixture_reads_through_it(root: Path, tmp_path: Path) -> None:
     assert hr.Cache(tmp_path / "cache").usage().data_bytes > SAMPLES * 400
 
 
+def test_a_mixture_keeps_all_that_its_memory_has_room_for(tmp_path: Path) -> None:
+    """It may come at once, faster than any disk writes; its parts' stores have little memory of their own."""
+    rows = 24
+    for name in ("a", "c"):
+        (tmp_path / "buckets" / name).mkdir(parents=True)
+        prepare.write(
+            ({"data": bytes([i]) * (1 << 20)} for i in range(rows)),
+            str(tmp_path / "buckets" / name),
+            format="mds",
+        )
+    with simulator.Server(str(tmp_path / "buckets")) as server:
+        mixture = hr.Mixture(
+            {name: (f"s3://{name}", 1.0) for name in ("a", "c")},
+            cache=str(tmp_path / "cache"),
+            **where(server),
+        )
+        with hr.Loader(mixture, batch_size=4, memory="1GiB") as loader:
+            assert sum(map(len, (batch["data"] for batch in loader))) == 2 * rows
+            assert loader.stats()["cache.skipped_bytes"] == 0
+    assert hr.Cache(tmp_path / "cache").usage().data_bytes >= 2 * rows << 20
+
+
 def test_two_servers_with_the_same_names_are_kept_apart(tmp_path: Path) -> None:
     for name, fill in (("one", b"1"), ("two", b"2")):
         (tmp_path / name / "b").mkdir(parents=True)
