@@ -121,4 +121,4 @@ def test_a_state_that_fits_on_some_ranks_only_fails_on_all(tmp_path: Path) -> No
     save_steps(tmp_path)
     ((first, second),) = results([Job("mismatch", str(tmp_path), 2)])
     assert second.startswith("InvalidArgumentError: x: is F32[300001] here")
-    assert first.startswith("UnavailableError: rank 1: InvalidArgumentError: x: is F32[300001] here")
+    assert first.startswith("InvalidArgumentError: rank 1: InvalidArgumentError: x: is F32[300001] here")

@@ -4,12 +4,12 @@ goes."""
 from __future__ import annotations
 
 import atexit
-import concurrent.futures.thread  # noqa: F401  Before ours: what is registered last is called first.
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING
 
 from headrace import _native
@@ -42,7 +42,18 @@ def register(thing: Closing, *, has_begun: bool = False) -> None:
     """``has_begun``: it brings to an end what it has begun, when the program ends, and needs executors for that,
     which end before what ``atexit`` calls."""
     log.listen()
+    if has_begun:
+        _at_end_of_executors()
     (_begun if has_begun else _open).add(thing)
+
+
+@cache
+def _at_end_of_executors() -> None:
+    """Has _finish_begun() called before executors take no more work."""
+    import concurrent.futures.thread  # noqa: F401  Before ours: what is registered last is called first.
+
+    # Of CPython; executors end by it, too.
+    getattr(threading, "_register_atexit", atexit.register)(_finish_begun)
 
 
 def describe(thing: object, text: Callable[[], str]) -> str:
@@ -63,7 +74,6 @@ def _forget() -> None:
 
 
 def _finish_begun() -> None:
-    """Before executors take no more work."""
     if os.getpid() != _owner_pid:
         return
     for thing in list(_begun):
@@ -71,11 +81,6 @@ def _finish_begun() -> None:
             thing.close()
         except Exception:
             sys.excepthook(*sys.exc_info())
-
-
-# Of CPython; executors end by it, too.
-_at_end_of_threads = getattr(threading, "_register_atexit", atexit.register)
-_at_end_of_threads(_finish_begun)
 
 
 @atexit.register

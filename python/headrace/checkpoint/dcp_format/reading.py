@@ -183,7 +183,9 @@ class _Checkpoint:
         import torch
 
         about = self.names[name]
-        dtype = about.properties.state[0] if hasattr(about.properties, "state") else about.properties.dtype
+        properties = getattr(about, "properties", None)
+        state = getattr(properties, "state", None)
+        dtype = state[0] if isinstance(state, (list, tuple)) and state else getattr(properties, "dtype", None)
         if not isinstance(dtype, torch.dtype):
             raise CorruptError(f"{self._where}: {name}: {dtype!r:.40} is no dtype")
         return torch.empty(tuple(about.size), dtype=dtype, device="cpu")
