@@ -57,9 +57,10 @@ struct PackResult {
 Result<PackResult> pack(Store& source, Store& target, const PackOptions& options,
                         std::stop_token stop = {});
 
-/// True when the files of a raw dataset can be members of WebDataset tars under their own names, so
-/// that readers see one sample a file. Its column "key" is then PackColumn::kFileName.
-bool keeps_names_in_tars(const Dataset& dataset);
+/// How many samples readers see when the files of a raw dataset are members of WebDataset tars
+/// under their own names: its column "key" is then PackColumn::kFileName. 0: they would not see
+/// what is meant.
+std::uint64_t count_samples_in_tars(const Dataset& dataset);
 
 /// A column of the samples that a ShardBuilder is given.
 struct PackColumn {

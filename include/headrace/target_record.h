@@ -36,6 +36,8 @@ struct ShardFacts {
   std::string raw_hash;            ///< Empty without ShardFormat::hash.
   std::string zip_hash;            ///< Empty unless compressed and hashed.
   std::string content;             ///< LitData: tells one content from another. Else as you like.
+  /// False: no samples, so nothing is stored, and the index has no entry.
+  bool has_object() const noexcept { return sample_count > 0 || stored_bytes > 0; }
   friend bool operator==(const ShardFacts&, const ShardFacts&) = default;
 };
 
@@ -73,9 +75,13 @@ class TargetRecord {
 
   // --- beginning; errors of all: those of the store ---
 
-  /// Leaves the plan there. Errors also: kInvalidArgument (the target holds another pack, what
-  /// another version of Headrace began, or shards of unknown origin: nothing is changed).
+  /// Leaves the plan there, in the place of another of which nothing came yet. Errors also:
+  /// kInvalidArgument (the target holds another pack, what another version of Headrace began, or
+  /// shards of unknown origin: nothing is changed).
   Status load(const CallOptions& call) const;
+  /// After load(), before and after the first shard is put: until then another plan may take the
+  /// place of ours. Errors also: kChanged (it did).
+  Status check_plan(const CallOptions& call) const;
   /// Before shards are made again or for the first time: done(), and what the target says is done
   /// is exactly that. Records without their shards go, and so does the word that all is there: it
   /// would send workers home. Killed anywhere, it may be repeated.
@@ -89,7 +95,7 @@ class TargetRecord {
 
   // --- one shard ---
 
-  /// \pre the shard has arrived.
+  /// \pre the shard has arrived, or has no object.
   Status record(std::uint64_t shard, const ShardFacts& facts, const CallOptions& call) const;
   /// Removes the record: before another shard takes the place of this one.
   Status forget(std::uint64_t shard, const CallOptions& call) const;
@@ -128,8 +134,11 @@ class TargetRecord {
                          const CallOptions& call) const;
   Status remove(const std::vector<std::string>& keys, const CallOptions& call) const;
   Status remove_below(std::string_view prefix, const CallOptions& call) const;
-  Status check_plan(const std::string& found) const;
+  bool is_same_pack(const std::string& found) const;
+  Status refuse_plan(const std::string& found) const;
   Status refuse_foreign(const CallOptions& call) const;
+  Result<std::string> first_of_a_dataset(const CallOptions& call) const;
+  Result<bool> is_bare(const CallOptions& call) const;
   Result<std::optional<std::vector<ShardFacts>>> read_finished(const CallOptions& call) const;
   Result<Facts> read_records(const CallOptions& call) const;
   Status forget_others(const Facts& done, const CallOptions& call) const;

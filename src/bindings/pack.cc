@@ -155,10 +155,10 @@ nb::tuple take(PyShardBuilder& self) {
   return nb::make_tuple(nb::cast(std::move(bytes)), facts);
 }
 
-bool keep_names(PyDataset& dataset) {
+std::uint64_t count_samples(PyDataset& dataset) {
   const auto source = dataset.reader.get()->dataset();
   ReleaseGil release;
-  return keeps_names_in_tars(*source);
+  return count_samples_in_tars(*source);
 }
 
 }  // namespace
@@ -169,7 +169,7 @@ void bind_pack(nb::module_& m) {
         nb::arg("compression") = "", nb::arg("hash") = "", nb::arg("tokens_per_sample") = 0,
         nb::arg("workers") = 0, nb::arg("memory_bytes") = std::uint64_t{256} << 20,
         nb::arg("dry_run") = false, nb::arg("progress") = nb::none());
-  m.def("keeps_names_in_tars", &keep_names, nb::arg("dataset"));
+  m.def("count_samples_in_tars", &count_samples, nb::arg("dataset"));
   nb::class_<PyShardBuilder>(m, "ShardBuilder")
       .def("__init__", &make_builder, nb::arg("format"), nb::arg("columns"), nb::kw_only(),
            nb::arg("shard_bytes") = std::uint64_t{64} << 20, nb::arg("compression") = "",

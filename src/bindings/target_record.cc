@@ -85,6 +85,7 @@ void bind_target_record(nb::module_& m) {
           "name_of", [](Self& self, std::uint64_t shard) { return self.id.name_of(shard); },
           nb::arg("shard"))
       .def("load", [](Self& self) { ask(self, &TargetRecord::load); })
+      .def("check_plan", [](Self& self) { ask(self, &TargetRecord::check_plan); })
       .def("reopen", [](Self& self) { return ask(self, &TargetRecord::reopen); })
       .def(
           "begin_write",

@@ -32,6 +32,7 @@ std::string updated_at(std::span<const ShardFacts> facts) {
   Result<Digest> digest = Digest::create("xxh3_64");
   HEADRACE_CHECK(digest);
   for (const ShardFacts& shard : facts) {
+    if (!shard.has_object()) continue;
     const std::string line = shard.content + "\n";
     digest->update(std::as_bytes(std::span(line)));
   }
@@ -44,6 +45,7 @@ json litdata_index(json config, std::span<const ShardFacts> facts) {
   if (!config["compression"].is_null()) config["compression"] = "zstd";
   json chunks = json::array();
   for (const ShardFacts& shard : facts) {
+    if (!shard.has_object()) continue;
     chunks.push_back({{"chunk_bytes", shard.raw_bytes},
                       {"chunk_size", shard.sample_count},
                       {"dim", nullptr},
@@ -60,7 +62,8 @@ std::string index_text(std::string_view format, const std::string& config_json,
   const json config = json::parse(config_json);
   if (format == "litdata") return python_json(litdata_index(config, facts));
   json shards = json::array();
-  for (const ShardFacts& shard : facts) shards.push_back(mds_entry(config, shard));
+  for (const ShardFacts& shard : facts)
+    if (shard.has_object()) shards.push_back(mds_entry(config, shard));
   return python_json({{"shards", shards}, {"version", 2}});
 }
 

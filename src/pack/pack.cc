@@ -25,6 +25,7 @@
 #include "pack/memory_share.h"
 #include "pack/plan.h"
 #include "pack/shard_worker.h"
+#include "shard/dataset/listing.h"
 
 namespace headrace {
 namespace {
@@ -47,12 +48,10 @@ Status check_places(const Store& source, const Store& target) {
                 "pack: the target " + target.url() + " lies inside the source " + source.url());
 }
 
-/// Every object that is a file: stores made of directories may list marks of empty ones.
+/// Those that a dataset of raw files has as well: a count must not depend on the way to a format.
 Result<std::vector<ObjectInfo>> list_files(Store& source, const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(std::vector<ObjectInfo> files, list_all(source, "", call));
-  files.erase(std::remove_if(files.begin(), files.end(),
-                             [](const ObjectInfo& f) { return f.key.back() == '/'; }),
-              files.end());
+  std::erase_if(files, [](const ObjectInfo& file) { return !detail::may_be_sample(file); });
   if (files.empty()) return Status(Code::kNotFound, "pack: no files below " + source.url());
   return files;
 }
@@ -150,6 +149,7 @@ class Run {
       const std::size_t index =
           next_.fetch_add(1, std::memory_order_relaxed);  // A counter, no data behind it.
       if (index >= todo_.size()) break;
+      HEADRACE_TRY(check_plan());
       Status made = worker.make(todo_[index], end_.get_token(), finished);
       HEADRACE_TRY(take(finished));
       HEADRACE_TRY(std::move(made));
@@ -159,7 +159,17 @@ class Run {
     return flushed;
   }
 
+  /// Until something of ours lies there, another pack may have taken the target.
+  Status check_plan() {
+    // A flag alone: whoever misses it looks once more.
+    return is_begun_.load(std::memory_order_relaxed) ? Status() : record_.check_plan({});
+  }
+
   Status take(std::vector<FinishedShard>& finished) HEADRACE_EXCLUDES(mutex_) {
+    if (!finished.empty()) {
+      HEADRACE_TRY(check_plan());
+      is_begun_.store(true, std::memory_order_relaxed);
+    }
     for (const FinishedShard& shard : finished) {
       // Also when stopping: what has arrived should not be made again.
       if (plan_.needs_records()) HEADRACE_TRY(record_.record(shard.shard, shard.facts, {}));
@@ -195,6 +205,7 @@ class Run {
   const PackOptions& options_;
   std::vector<std::uint64_t> todo_;
   std::atomic<std::size_t> next_{0};
+  std::atomic<bool> is_begun_{false};
   std::stop_source end_;
 
   Mutex mutex_;

@@ -191,7 +191,6 @@ TEST(PackWebDataset, NumbersMembersWhereNamesWouldMergeOrVanish) {
   const std::vector<Files> cases = {{{"a.1.jpg", "1"}, {"a.2.jpg", "2"}},
                                     {{"a.JPG", "1"}, {"a.jpg", "2"}},
                                     {{"Makefile", "1"}, {"x.c", "2"}},
-                                    {{"../../evil.txt", "1"}, {"x.c", "2"}},
                                     {{"/etc/evil.txt", "1"}, {"x.c", "2"}}};
   for (const Files& files : cases) {
     const auto members = tar_members(packed(files, options).at("shard-000000.tar"));
@@ -469,6 +468,39 @@ TEST(Pack, OfTwoThatBeginAtOnceOneOrBothOfTheSamePackGoOn) {
     must_pack(*source, *expected, small_options());
     EXPECT_EQ(contents(*target, true), contents(*expected, true));
   }
+}
+
+TEST(Pack, TheOneThatBeganFirstEndsWhereAnotherTookTheTarget) {
+  const auto source = make_store("source", random_files(test_seed(), 30));
+  const auto other = make_store("other", random_files(test_seed() + 1, 30));
+  const auto target = make_store("target");
+  auto watch = std::make_shared<WatchedStore::Watch>();
+  bool is_taken = false;
+  watch->after_list = [&] {
+    if (is_taken || !contents(*target, true).contains(".hrpack.json")) return;
+    is_taken = true;
+    must_pack(*other, *target, small_options());
+  };
+  WatchedStore watched(*target->new_handle(), watch);
+  EXPECT_EQ(pack_code(*source, watched, small_options()), Code::kChanged);
+  const auto expected = make_store("expected");
+  must_pack(*other, *expected, small_options());
+  EXPECT_EQ(contents(*target, true), contents(*expected, true));
+}
+
+TEST(Pack, TakesWhatADatasetOfFilesHas) {
+  const Files samples = {{"a.jpg", "a"}, {"d/b.jpg", "b"}, {"d/index.hri", "c"}};
+  Files files = samples;
+  for (const char* name : {".DS_Store", ".git/x.jpg", "d/.b.jpg", "d/.e/x.jpg", "index.hri",
+                           "MANIFEST.sha256", "e/", "../../evil.txt"})
+    files[name] = "never a sample";
+  for (const char* format : {"mds", "webdataset"}) {
+    PackOptions options = small_options();
+    options.format = format;
+    EXPECT_EQ(packed(files, options), packed(samples, options)) << format;
+  }
+  const auto hidden = make_store("hidden", {{".DS_Store", "x"}});
+  EXPECT_EQ(pack_code(*hidden, *make_store("target"), small_options()), Code::kNotFound);
 }
 
 TEST(Pack, TellsProgressUpToTheEnd) {

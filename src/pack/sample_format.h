@@ -42,6 +42,8 @@ class SampleFormat {
   virtual std::string tail() const { return {}; }
   /// Size of head() and tail() for `count` samples.
   virtual std::uint64_t frame_bytes(std::uint64_t count) const = 0;
+  /// What readers count where `count` were committed to the shard.
+  virtual std::uint64_t sample_count(std::uint64_t count) const { return count; }
   /// Columns in the order of the shard.
   virtual const std::vector<TargetColumn>& columns() const = 0;
   /// What the index repeats for all shards.

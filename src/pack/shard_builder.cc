@@ -156,14 +156,16 @@ class Builder final : public ShardBuilder {
         });
   }
 
-  std::uint64_t sample_count() const noexcept override { return ends_.size(); }
+  std::uint64_t sample_count() const noexcept override {
+    return samples_->sample_count(ends_.size());
+  }
   std::uint64_t raw_bytes() const noexcept override {
     return samples_->frame_bytes(ends_.size()) + body_.size();
   }
 
   Result<BuiltShard> take() override {
     BuiltShard out;
-    out.sample_count = ends_.size();
+    out.sample_count = sample_count();
     out.raw_bytes = raw_bytes();
     const bool has_offsets = format_.format == "mds" || format_.format == "litdata";
     if (has_offsets && out.raw_bytes > UINT32_MAX) {

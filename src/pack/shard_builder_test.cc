@@ -198,7 +198,11 @@ TEST(ShardBuilder, FurtherColumnsStandBesideTheFirstFileOfASample) {
   EXPECT_EQ(builder->stage(taken, 3).error().code(), Code::kInvalidArgument);
   const std::vector<std::pair<std::string, std::string>> expected = {
       {"d/a.jpg", "x"}, {"d/a.cls", "7"}, {"d/a.json", "x"}, {"e/a.jpg", "x"}, {"e/a.cls", "7"}};
-  EXPECT_EQ(tar_members(text_of(*builder->take())), expected);
+  auto shard = builder->take();
+  ASSERT_TRUE(shard);
+  EXPECT_EQ(tar_members(text_of(*shard)), expected);
+  EXPECT_EQ(shard->sample_count, 2U) << "as readers count";
+  EXPECT_EQ(builder->sample_count(), 0U);
 }
 
 TEST(ShardBuilder, CompressedShardsInflateToTheRawOnes) {

@@ -43,6 +43,7 @@ class TarSamples {
   bool add(std::string_view name);
   /// Call once, last. False when the names added last are no sample.
   bool finish() const { return is_sample(); }
+  std::uint64_t count() const noexcept { return groups_.size(); }
 
  private:
   bool is_sample() const;

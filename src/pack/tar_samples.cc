@@ -139,7 +139,10 @@ class TarFormat final : public SampleFormat {
   }
   void commit() override {
     if (file_cell_) {
-      if (staged_key_ != last_key_) files_.clear();
+      if (staged_key_ != last_key_) {
+        files_.clear();
+        ++group_count_;
+      }
       files_.insert(std::move(staged_file_));
     }
     last_key_ = std::move(staged_key_);
@@ -147,6 +150,10 @@ class TarFormat final : public SampleFormat {
   void begin_shard() override {
     last_key_.reset();
     files_.clear();
+    group_count_ = 0;
+  }
+  std::uint64_t sample_count(std::uint64_t count) const override {
+    return file_cell_ ? group_count_ : count;
   }
   std::string head(std::span<const std::uint64_t>) const override { return {}; }
   std::string tail() const override { return std::string(kTarEndBytes, '\0'); }
@@ -254,7 +261,8 @@ class TarFormat final : public SampleFormat {
   std::optional<std::string> last_key_;  ///< Of the sample before, in this shard.
   std::string staged_key_;               ///< Of the sample appended last.
   std::string staged_file_;
-  std::set<std::string> files_;  ///< Of __file__: those of last_key_ so far.
+  std::set<std::string> files_;    ///< Of __file__: those of last_key_ so far.
+  std::uint64_t group_count_ = 0;  ///< Of __file__: samples in this shard.
 };
 
 }  // namespace
@@ -267,16 +275,16 @@ Result<std::unique_ptr<SampleFormat>> make_tar_format(Columns columns) {
 
 namespace headrace {
 
-bool keeps_names_in_tars(const Dataset& dataset) {
-  if (dataset.format() != Format::kRaw) return false;
+std::uint64_t count_samples_in_tars(const Dataset& dataset) {
+  if (dataset.format() != Format::kRaw) return 0;
   auto index = detail::IndexView::parse(dataset.index_bytes());
-  if (!index) return false;
+  if (!index) return 0;
   pack_detail::TarSamples samples;
   for (std::uint64_t i = 0; i < index->object_count(); ++i) {
     const std::string_view key = index->object(i).key;
-    if (!samples.add(key) || !simdjson::validate_utf8(key)) return false;
+    if (!samples.add(key) || !simdjson::validate_utf8(key)) return 0;
   }
-  return samples.finish();
+  return samples.finish() ? samples.count() : 0;
 }
 
 }  // namespace headrace

@@ -3,6 +3,10 @@
 // - The plan is put only if absent: of two packs that begin at once, one meets the other's, and
 //   goes on only if it is the same to the letter. Where only the digest is, another version of
 //   Headrace began, whose records may mean something else: it is refused.
+// - A plan of which nothing came yet gives way to another: it is what a wrong option leaves. Who
+//   takes its place looks again for shards behind its own plan, and who began before finds another
+//   plan before and behind its first shard (check_plan()).
+// - A shard without samples is no object: most readers refuse an empty one. Its record has 0 bytes.
 // - A record vouches for the shard of its number and of that size. It comes after its shard and
 //   goes before another one takes the place (forget()). One without its shard goes before anything
 //   is made (reopen(), begin_write()): it would vouch for any shard of that size.
@@ -36,6 +40,8 @@ constexpr const char* kWork = ".hrpack/";
 constexpr const char* kRun = ".hrpack/run.json";
 constexpr const char* kRecords = ".hrpack/done/";
 constexpr const char* kIndex = "index.json";
+// What packs and other writers call their shards.
+constexpr const char* kShardPrefixes[] = {"shard", "chunk-", "part-"};
 constexpr std::uint64_t kMostRecordBytes = 64 << 10;
 // Against objects that are not ours: a million shards take 300 MB.
 constexpr std::uint64_t kMostTextBytes = std::uint64_t{1} << 30;
@@ -51,6 +57,7 @@ ShardNames names_of(const PackId& id) {
 
 bool is_there(const std::map<std::uint64_t, std::uint64_t>& sizes, std::uint64_t shard,
               const ShardFacts& facts) {
+  if (!facts.has_object()) return true;
   const auto found = sizes.find(shard);
   return found != sizes.end() && found->second == facts.stored_bytes;
 }
@@ -158,41 +165,79 @@ Status TargetRecord::remove_below(std::string_view prefix, const CallOptions& ca
 
 std::string PackId::name_of(std::uint64_t shard) const { return names_of(*this).name_of(shard); }
 
-Status TargetRecord::check_plan(const std::string& found) const {
-  if (found == id_.plan) return {};
+/// True for what another version of Headrace says of this pack.
+bool TargetRecord::is_same_pack(const std::string& found) const {
   // Not by a parser: names that are not UTF-8 are surrogates in the JSON of Python.
-  const bool is_same_pack = found.find("\"digest\": \"" + id_.digest + "\"") != std::string::npos;
-  return Status(Code::kInvalidArgument,
-                store_.url() +
-                    (is_same_pack ? " holds what another version of Headrace began; finish it with "
-                                    "that version, or choose another target or empty it"
-                                  : " holds a pack of another source or other options; choose "
-                                    "another target or empty it"));
+  return found.find("\"digest\": \"" + id_.digest + "\"") != std::string::npos;
+}
+
+Status TargetRecord::refuse_plan(const std::string& found) const {
+  return Status(
+      Code::kInvalidArgument,
+      store_.url() + (is_same_pack(found)
+                          ? " holds what another version of Headrace began; finish it with "
+                            "that version, or choose another target or empty it"
+                          : " holds a pack of another source or other options, as .hrpack.json "
+                            "there says; choose another target or empty it, of names that "
+                            "begin with a dot, too"));
 }
 
 Status TargetRecord::refuse_foreign(const CallOptions& call) const {
-  for (const char* prefix : {kIndex, "shard", "chunk-", "part-"}) {
-    HEADRACE_TRY_ASSIGN(const Sizes found, list(prefix, call));
-    if (found.empty()) continue;
-    return Status(Code::kInvalidArgument,
-                  store_.url() + " already holds " + found.begin()->first +
-                      ", which is not from a pack; choose another target or empty it");
+  HEADRACE_TRY_ASSIGN(const std::string found, first_of_a_dataset(call));
+  if (found.empty()) return {};
+  return Status(Code::kInvalidArgument,
+                store_.url() + " already holds " + found +
+                    ", which is not from a pack; choose another target or empty it");
+}
+
+/// Key of an index or a shard, whoever wrote it; empty: there is none.
+Result<std::string> TargetRecord::first_of_a_dataset(const CallOptions& call) const {
+  HEADRACE_TRY_ASSIGN(Sizes found, list(kIndex, call));
+  for (const char* prefix : kShardPrefixes) {
+    if (!found.empty()) break;
+    HEADRACE_TRY_ASSIGN(found, list(prefix, call));
   }
-  return {};
+  return found.empty() ? std::string() : found.begin()->first;
+}
+
+/// True while nothing came of the plan that is there.
+Result<bool> TargetRecord::is_bare(const CallOptions& call) const {
+  HEADRACE_TRY_ASSIGN(const std::string found, first_of_a_dataset(call));
+  if (!found.empty()) return false;
+  HEADRACE_TRY_ASSIGN(const bool was_finished, is_finished(call));
+  HEADRACE_TRY_ASSIGN(const auto records, recorded(call));
+  return !was_finished && records.empty();
 }
 
 Status TargetRecord::load(const CallOptions& call) const {
   HEADRACE_TRY_ASSIGN(const auto found, read(kPlan, call));
-  if (found) return check_plan(*found);
+  if (found == id_.plan) return {};
+  if (found) {
+    HEADRACE_TRY_ASSIGN(const bool is_of_nothing, is_bare(call));
+    if (!is_of_nothing || is_same_pack(*found)) return refuse_plan(*found);
+    HEADRACE_TRY(remove({kPlan}, call));
+    HEADRACE_TRY(remove_below(kWork, call));
+  }
   HEADRACE_TRY(refuse_foreign(call));
+  const Status at_once(Code::kInvalidArgument,
+                       store_.url() + ": another pack began there at the same time");
   auto written = io::write_new_object(store_, pool_, kPlan, id_.plan, call);
-  if (written) return {};
-  if (written.error().code() != Code::kChanged) return std::move(written).error();
-  // Somebody else began between our two looks: fine when it is the same pack.
-  HEADRACE_TRY_ASSIGN(const auto theirs, read(kPlan, call));
-  if (theirs == id_.plan) return {};
-  return Status(Code::kInvalidArgument,
-                store_.url() + ": another pack began there at the same time");
+  if (!written) {
+    if (written.error().code() != Code::kChanged) return std::move(written).error();
+    // Somebody else began between our two looks: fine when it is the same pack.
+    HEADRACE_TRY_ASSIGN(const auto theirs, read(kPlan, call));
+    return theirs == id_.plan ? Status() : at_once.clone();
+  }
+  if (!found) return {};
+  HEADRACE_TRY_ASSIGN(const bool is_ours, is_bare(call));
+  return is_ours ? Status() : at_once.clone();
+}
+
+Status TargetRecord::check_plan(const CallOptions& call) const {
+  HEADRACE_TRY_ASSIGN(const auto found, read(kPlan, call));
+  if (found == id_.plan) return {};
+  return Status(Code::kChanged,
+                store_.url() + ": another pack began there; this one ends, as only one can be");
 }
 
 Result<TargetRecord::Facts> TargetRecord::reopen(const CallOptions& call) const {
@@ -343,7 +388,7 @@ Status TargetRecord::finish(std::span<const ShardFacts> facts, const std::string
   HEADRACE_TRY_ASSIGN(const auto there, sizes(call));
   std::vector<std::string> beyond;
   for (const auto& [shard, size] : there)
-    if (shard >= facts.size()) beyond.push_back(id_.name_of(shard));
+    if (shard >= facts.size() || !facts[shard].has_object()) beyond.push_back(id_.name_of(shard));
   HEADRACE_TRY(remove(beyond, call));
   const std::string index = pack_detail::index_text(id_.format, config_json, facts);
   if (!index.empty()) HEADRACE_TRY(put_unless_same(kIndex, index, call));

@@ -258,8 +258,8 @@ TEST_F(TargetRecordTest, RecordsOfTheReleaseBeforeAreRead) {
 }
 
 TEST_F(TargetRecordTest, ForeignTargetsStayAsTheyAre) {
-  for (const char* name : {"index.json", "shard.00000.mds", "shards/x", "chunk-0-0.bin",
-                           "part-00000.parquet", ".hrpack.json"}) {
+  for (const char* name :
+       {"index.json", "shard.00000.mds", "shards/x", "chunk-0-0.bin", "part-00000.parquet"}) {
     store_ = make_store("target", {{name, R"({"digest": "other"})"}});
     const Status status = record().load({});
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << name;
@@ -269,6 +269,55 @@ TEST_F(TargetRecordTest, ForeignTargetsStayAsTheyAre) {
   }
   store_ = make_store("target", {{"readme", "of somebody"}});
   EXPECT_TRUE(record().load({}).ok());
+}
+
+TEST_F(TargetRecordTest, APlanGivesWayUntilSomethingCameOfIt) {
+  const PackId other{.digest = "d2", .plan = R"({"digest": "d2"})"};
+  for (const char* name : {"index.json", "shard.00000.mds", "chunk-0-0.bin", "part-00000.parquet",
+                           ".hrpack/done/000000.json", ".hrpack.done.json"}) {
+    store_ = make_store("target", {{".hrpack.json", other.plan}, {name, "x"}});
+    const Files before = contents(*store_, true);
+    const Status status = record().load({});
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << name;
+    EXPECT_NE(status.message().find(".hrpack.json"), std::string::npos);
+    EXPECT_EQ(contents(*store_, true), before) << name;
+  }
+  store_ = make_store("target", {{".hrpack/run.json", "x"}, {".hrpack/claims/000000.0", "x"}});
+  const TargetRecord first(*store_, *pool_, other);
+  EXPECT_TRUE(first.load({}).ok());
+  EXPECT_TRUE(first.check_plan({}).ok());
+  EXPECT_TRUE(record().load({}).ok());
+  EXPECT_EQ(contents(*store_, true), (Files{{".hrpack.json", kPlan}}));
+  EXPECT_EQ(code(first.check_plan({})), Code::kChanged);
+  EXPECT_TRUE(record().check_plan({}).ok());
+}
+
+TEST_F(TargetRecordTest, APlanDoesNotGiveWayToOneThatComesWhileItsFirstShardIsPut) {
+  store_ = make_store("target", {{".hrpack.json", R"({"digest": "d2"})"}});
+  auto watch = std::make_shared<WatchedStore::Watch>();
+  watch->before_first_put = [&] {
+    EXPECT_TRUE(write_object(*store_, *pool_, "shard.00000.mds", "of the first"));
+  };
+  WatchedStore watched(*store_->new_handle(), watch);
+  EXPECT_EQ(code(record(watched).load({})), Code::kInvalidArgument);
+}
+
+TEST_F(TargetRecordTest, AShardWithoutSamplesIsNoObject) {
+  EXPECT_TRUE(record().load({}).ok());
+  EXPECT_TRUE(put_shard(*store_, kShards, 0).ok());
+  ShardFacts nothing;
+  nothing.name = kId.name_of(1);
+  EXPECT_TRUE(record().record(1, nothing, {}).ok());
+  const TargetRecord::Facts done{{0, facts("aaaa", 0)}, {1, nothing}};
+  EXPECT_EQ(*record().done({}), done);
+  EXPECT_EQ(*record().reopen({}), done) << "its record stays";
+  EXPECT_TRUE(write_object(*store_, *pool_, nothing.name, "of a release before"));
+  const std::vector<ShardFacts> all{done.at(0), nothing};
+  EXPECT_TRUE(record().finish(all, kConfig, {}).ok());
+  EXPECT_EQ(**record().finished({}), all);
+  const Files files = contents(*store_, true);
+  EXPECT_FALSE(files.contains(nothing.name));
+  EXPECT_EQ(nlohmann::json::parse(files.at("index.json"))["shards"].size(), 1U);
 }
 
 TEST_F(TargetRecordTest, WhatAnotherVersionBeganIsRefusedWithAWord) {

@@ -12,7 +12,7 @@ from typing import Any
 
 import fsspec
 import pytest
-from fsspec_world import MIB, count, data, fs, reads, uploads
+from fsspec_world import MIB, count, data, fs, reads, requests, uploads
 
 import headrace as hr
 import headrace.fsspec
@@ -450,6 +450,61 @@ def test_copy_move_and_delete(fs: Any, buckets: Path) -> None:
     fs.pipe({f"b/many/{i}": b"" for i in range(1100)})
     fs.rm("b/many/*[05]")
     assert len(fs.find("b/many")) == 880
+
+
+def test_nothing_is_moved_or_copied_onto_itself(fs: Any) -> None:
+    fs.pipe({"b/d/x": b"x", "b/d/e/y": b"y", "b/z": b"z"})
+    for call in (fs.mv, fs.copy):
+        for target in ("s3://b/d/x", "hr+s3://b/d/x", "b/d/", "s3://b/d/"):
+            with pytest.raises(hr.InvalidArgumentError, match="are the same"):
+                call("b/d/x", target)
+    for target in ("b/d/", "b/d/new", "s3://b/d", "b"):  # "b": to b/d, where it is
+        with pytest.raises(hr.InvalidArgumentError):
+            fs.mv("b/d", target, recursive=True)
+    with pytest.raises(hr.InvalidArgumentError):
+        fs.mv(["b/z", "b/d"], "b/d/e/", recursive=True)
+    assert fs.cat("b", recursive=True) == {"b/d/x": b"x", "b/d/e/y": b"y", "b/z": b"z"}
+
+
+@pytest.mark.parametrize(
+    ("path", "other"),
+    [
+        ("gs://b/d/x", "gcs://b/d/x"),
+        ("az://account/c/x", "azure://account/c/x"),
+        ("abfss://c@account.dfs.core.windows.net/x", "abfs://c@account.dfs.core.windows.net/x"),
+    ],
+)
+def test_of_other_stores_as_well(path: str, other: str) -> None:
+    opened = hr.fs(path, endpoint="http://127.0.0.1:1")  # nobody is asked
+    for one in (other, f"hr+{path}", path):
+        with pytest.raises(hr.InvalidArgumentError, match="are the same"):
+            opened.cp_file(path, one)
+
+
+def test_directories_move(fs: Any, s3: simulator.Server, buckets: Path) -> None:
+    (buckets / "other").mkdir()
+    fs.pipe({"b/d/x": b"x", "b/d/e/y": b"y", "b/d/e/z": b"z"})
+    fs.mv("b/d", "b/new", recursive=True)
+    assert fs.find("b") == ["b/new/e/y", "b/new/e/z", "b/new/x"]
+    fs.mv("b/new", "other/n", recursive=True)  # through here
+    assert (fs.find("b"), fs.cat_file("other/n/e/y")) == ([], b"y")
+    fs.pipe_file("other/n/w", b"w")
+    fs.mv("other/n", "b/n", recursive=True, maxdepth=1)  # what is deeper stays
+    assert (fs.find("b"), fs.find("other")) == (["b/n/w", "b/n/x"], ["other/n/e/y", "other/n/e/z"])
+    fs.pipe_file("b/p/1", b"1")
+    fs.mv("b/p/**", "b/p/new/")  # matches what came as well
+    assert fs.find("b/p") == ["b/p/new/1"]
+    fs.rm("b/p", recursive=True)
+    fs.mv("other", "b/all", recursive=True)
+    assert fs.find("b") == ["b/all/n/e/y", "b/all/n/e/z", "b/n/w", "b/n/x"]
+    pyarrow_fs = pytest.importorskip("pyarrow.fs")
+    pyarrow_fs.PyFileSystem(pyarrow_fs.FSSpecHandler(fs)).move("b/all", "b/again")
+    assert fs.find("b/again") == ["b/again/n/e/y", "b/again/n/e/z"]
+    with pytest.raises(FileNotFoundError):
+        fs.cp_file("b/nothing", "b/copy")
+    before = sum(requests(s3).values())
+    fs.cp_file("b/n/x", "b/copy")
+    assert sum(requests(s3).values()) - before == 2  # those of Store.copy()
 
 
 def test_touch_and_directories(fs: Any) -> None:

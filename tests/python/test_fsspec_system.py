@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
@@ -384,4 +385,35 @@ def test_local_files_are_real_files(tmp_path: Path) -> None:
     fs.rm(str(tmp_path / "new"), recursive=True)
     assert not (tmp_path / "new").exists()
     assert json.loads(fs.to_json())["protocol"] == "hr+file"
+    fs.close()
+
+
+def test_local_files_are_never_moved_onto_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = hr.fs(tmp_path, memory="32MiB")
+    file = tmp_path / "d" / "model.bin"
+    file.parent.mkdir()
+    file.write_bytes(b"weights")
+    (tmp_path / "link").symlink_to("d")
+    os.link(file, tmp_path / "hard")
+    monkeypatch.chdir(file.parent)
+    path = str(file)
+    pairs = [
+        (path, f"{tmp_path}/d/"),
+        ("model.bin", path),
+        (path, file.as_uri()),
+        (path, f"hr+file://{path}"),
+    ]
+    pairs += [(path, f"{tmp_path}/link/model.bin"), (f"{tmp_path}/link/model.bin", path)]
+    pairs += [(path, f"{tmp_path}/hard"), (path, f"{tmp_path}/d/../d/model.bin")]
+    for call in (fs.mv, fs.copy):
+        for source, target in pairs:
+            with pytest.raises(hr.InvalidArgumentError, match="are the same"):
+                call(source, target)
+            assert file.read_bytes() == b"weights"
+    for target in (f"{tmp_path}/link/new", f"{tmp_path}/d/new", f"{tmp_path}/d/"):
+        with pytest.raises(hr.InvalidArgumentError, match="lies inside"):
+            fs.mv(str(file.parent), target, recursive=True)
+    fs.mv(str(file.parent), str(tmp_path / "moved"), recursive=True)
+    assert (tmp_path / "moved" / "model.bin").read_bytes() == b"weights"
+    assert fs.find(str(tmp_path / "d")) == []
     fs.close()

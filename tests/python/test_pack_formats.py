@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import shutil
 import sys
 import tarfile
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,8 +22,18 @@ from typer.testing import CliRunner
 import headrace as hr
 from headrace import prepare
 from headrace.cli import app
-from headrace.errors import CorruptError, ExhaustedError, HeadraceError, InvalidArgumentError, NotFoundError
-from headrace.prepare.job import PartMaker
+from headrace.errors import (
+    ChangedError,
+    CorruptError,
+    ExhaustedError,
+    HeadraceError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+    UserCodeError,
+)
+from headrace.prepare.job import PartMaker, plan_parts, source_digest
+from headrace.prepare.target import PackTarget
 from headrace.store.urls import public_url
 
 SAMPLES = [
@@ -240,9 +254,12 @@ def test_files_become_the_same_members_on_every_way(tmp_path: Path, names: list[
         (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "source" / name).write_bytes(name.encode() * 3)
     (tmp_path / "source" / names[0]).write_bytes(b"")
+    for name in (".DS_Store", "d/.hidden.txt", ".git/config", "index.hri", "MANIFEST.sha256"):
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "source" / name).write_bytes(b"never a sample")
     found = []
     for target, others in [("plain", []), ("zipped", ["--compression", "gzip"])]:
-        pack(tmp_path / "source", tmp_path / target, "--format", "webdataset", *others)
+        pack(tmp_path / "source", tmp_path / target, "--format", "webdataset", "--from", "files", *others)
         (path,) = (tmp_path / target).glob("*.tar*")
         with tarfile.open(path) as tar:
             found.append([(member.name, tar.extractfile(member).read()) for member in tar])  # type: ignore[union-attr]
@@ -257,9 +274,24 @@ def test_files_become_the_same_members_on_every_way(tmp_path: Path, names: list[
         "gzip",
         "--columns",
         "txt=data",
+        "--from",
+        "files",
     )
     with tarfile.open(tmp_path / "named" / "shard-000000.tar.gz") as tar:
         assert tar.getnames() == ["000000000.txt", "000000001.txt", "000000002.txt"]
+
+
+def test_the_count_is_that_of_readers(tmp_path: Path) -> None:
+    for name in ("a/1.jpg", "a/1.json", "a/2.jpg", "b/1.jpg"):
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "source" / name).write_bytes(b"{}")
+    for others in ([], ["--compression", "gzip"], ["--labels", "folder"]):
+        target = tmp_path / f"target{len(others)}{others[-1:]}"
+        arguments = [tmp_path / "source", target, "--format", "webdataset", "--json", *others]
+        assert json.loads(pack(*arguments, "--dry-run").stdout)["sample_count"] == 3
+        assert json.loads(pack(*arguments).stdout)["sample_count"] == 3
+        with hr.Dataset(target, index_cache="") as dataset:
+            assert len(dataset) == 3
 
 
 @pytest.mark.parametrize(
@@ -402,6 +434,189 @@ def test_what_only_a_later_sample_has_is_an_error(
         made, tmp_path / "chosen", format=target, map="test_pack_formats:grow", columns="x"
     )
     assert result["sample_count"] == len(SAMPLES)
+
+
+def module_of(folder: Path, name: str, body: str) -> Path:
+    """A module as the caller's editor leaves it: a process that imported it before sees the new one."""
+    path = folder / f"{name}.py"
+    path.write_text(body)
+    sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    return path
+
+
+@pytest.mark.parametrize("defined", ["named", "elsewhere"])
+def test_a_changed_function_is_another_pack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defined: str
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = make(tmp_path / "source", "mds")
+    inner = "changed_map" if defined == "named" else "changed_map_inner"
+    if defined == "elsewhere":
+        module_of(tmp_path, "changed_map", "from changed_map_inner import f\n")
+    wrong = "def f(sample):\n    return {'x': 1 // (6 - sample['cls'])}\n"
+    options: dict[str, Any] = {"map": "changed_map:f", "shard_bytes": 300, "workers": 1}
+    module_of(tmp_path, inner, wrong)
+    with pytest.raises(UserCodeError, match="sample 6: changed_map:f: ZeroDivisionError: "):
+        prepare.convert(made, tmp_path / "target", **options)
+    before = outputs(tmp_path / "target")
+    assert before, "parts before the sample are there"
+    for name in ("changed_map", inner):
+        sys.modules.pop(name, None)
+    with pytest.raises(UserCodeError):  # The same function goes on where it was.
+        prepare.convert(made, tmp_path / "target", **options)
+    module_of(tmp_path, inner, "def f(sample):\n    return {'x': 7}\n")
+    sys.modules.pop("changed_map", None)
+    with pytest.raises(InvalidArgumentError, match=r"changed_map:f has changed .* empty it \(\.hrpack\.json"):
+        prepare.convert(made, tmp_path / "target", **options)
+    assert outputs(tmp_path / "target") == before
+    with pytest.raises(InvalidArgumentError, match=r"another source or other options, as \.hrpack\.json"):
+        prepare.convert(made, tmp_path / "target", **{**options, "shard_bytes": 301})
+    assert prepare.convert(made, tmp_path / "new", **options)["sample_count"] == len(SAMPLES)
+
+
+def test_functions_without_a_file_are_told_by_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("made_by_a_program")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    digests = set()
+    for body in ("return sample", "return None", "return sample"):
+        exec(f"def f(sample):\n    {body}\n", module.__dict__)
+        digests.add(source_digest("made_by_a_program:f", module.f))
+    assert len(digests) == 2
+    assert len(source_digest("time:sleep", time.sleep)) == 64
+
+
+def raises(sample: dict[str, Any]) -> dict[str, Any]:
+    if sample["cls"] == 5:
+        raise ValueError("no such class")
+    return {"x": sample["cls"]}
+
+
+def not_a_dict(sample: dict[str, Any]) -> Any:
+    return {"x": 1} if sample["cls"] < 5 else [1]
+
+
+def generated_wrong() -> Iterator[dict[str, Any]]:
+    yield {"x": 0}
+    raise ValueError("no more")
+
+
+def generated_lists() -> Iterator[Any]:
+    yield from [{"x": 0}, [1]]
+
+
+@pytest.mark.parametrize("format", ["mds", "parquet"])
+def test_errors_of_the_callers_code_name_sample_and_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    made = make(tmp_path / "source", "mds")
+
+    def message(*arguments: object) -> str:
+        error = pack(*arguments, "--format", format)
+        assert isinstance(error, UserCodeError | InvalidArgumentError), error
+        return str(error)
+
+    assert (
+        message(made, tmp_path / "a", "--map", "test_pack_formats:raises")
+        == "sample 5: test_pack_formats:raises: ValueError: no such class"
+    )
+    assert (
+        message(made, tmp_path / "b", "--map", "test_pack_formats:not_a_dict")
+        == "sample 5: test_pack_formats:not_a_dict: expected a dict, not a list"
+    )
+    assert (
+        message("test_pack_formats:generated_wrong", tmp_path / "c", "--from", "python")
+        == "sample 1: test_pack_formats:generated_wrong: ValueError: no more"
+    )
+    assert (
+        message("test_pack_formats:generated_lists", tmp_path / "d", "--from", "python")
+        == "sample 1: test_pack_formats:generated_lists: expected a dict, not a list"
+    )
+
+
+@pytest.mark.parametrize("compression", ["foo", "zstd:abc", "zstd:", "zstd:\N{SUPERSCRIPT TWO}", "snappy:3"])
+def test_a_wrong_compression_does_not_block_the_right_one(tmp_path: Path, compression: str) -> None:
+    made = make(tmp_path / "source", "mds")
+    arguments = [made, tmp_path / "target", "--format", "parquet", "--compression"]
+    assert isinstance(pack(*arguments, compression), InvalidArgumentError | UnsupportedError)
+    assert not (tmp_path / "target").exists()
+    assert pack(*arguments, "zstd:3").exit_code == 0
+
+
+def test_a_pack_that_made_nothing_does_not_block_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make(tmp_path / "source", "mds")
+
+    def failing(self: PartMaker, number: int) -> dict[str, Any]:
+        raise StoppedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PartMaker, "make", failing)
+        with pytest.raises(StoppedError):
+            prepare.convert(made, tmp_path / "target", shard_bytes=2000)
+    assert (tmp_path / "target" / ".hrpack.json").exists()
+    prepare.convert(made, tmp_path / "target", shard_bytes=3000)
+    prepare.convert(made, tmp_path / "whole", shard_bytes=3000)
+    assert outputs(tmp_path / "target") == outputs(tmp_path / "whole")
+
+
+def test_of_two_conversions_at_once_the_first_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make(tmp_path / "source", "mds")
+    real, is_first = PackTarget.put_part, [True]
+
+    def put_part(self: PackTarget, number: int, facts: dict[str, Any], data: Any) -> None:
+        if is_first[0]:
+            is_first[0] = False
+            prepare.convert(made, tmp_path / "target", shard_bytes=3000)
+        real(self, number, facts, data)
+
+    monkeypatch.setattr(PackTarget, "put_part", put_part)
+    with pytest.raises(ChangedError, match="another pack began there"):
+        prepare.convert(made, tmp_path / "target", shard_bytes=2000, workers=1)
+    prepare.convert(made, tmp_path / "whole", shard_bytes=3000)
+    assert outputs(tmp_path / "target") == outputs(tmp_path / "whole")
+
+
+def middle_left_out(sample: dict[str, Any]) -> dict[str, Any] | None:
+    return None if 20 <= sample["cls"] < 90 else {"x": sample["cls"]}
+
+
+@pytest.mark.parametrize(("format", "compression"), [*((f, "") for f in SUFFIXES), ("tfrecord", "gzip")])
+def test_parts_without_samples_are_no_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, compression: str
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    made = make(tmp_path / "source", "mds")
+    with hr.Dataset(made, index_cache="") as dataset:
+        part_count = len(plan_parts(dataset, format, 400))
+    options: dict[str, Any] = {
+        "format": format,
+        "map": "test_pack_formats:middle_left_out",
+        "shard_bytes": 400,
+        "compression": compression,
+    }
+    result = prepare.convert(made, tmp_path / "target", **options)
+    assert result["sample_count"] == 50
+    column = "x.cls" if format == "webdataset" else "x"
+    with hr.Dataset(tmp_path / "target", index_cache="") as dataset:
+        assert [int(np.asarray(s[column]).reshape(-1)[0]) for s in dataset] == [*range(20), *range(90, 120)]
+    shards = [
+        p for p in (tmp_path / "target").iterdir() if not p.name.startswith(".") and p.suffix != ".json"
+    ]
+    assert result["shard_count"] == len(shards)
+    if format in ("mds", "litdata"):
+        index = json.loads((tmp_path / "target" / "index.json").read_text())
+        counts = [e.get("samples", e.get("chunk_size")) for e in index.get("shards", index.get("chunks"))]
+        assert len(counts) == len(shards)
+        assert min(counts) > 0
+    if format != "webdataset" and format != "parquet":
+        assert result["shard_count"] < part_count
+    again = prepare.convert(made, tmp_path / "target", **options)
+    assert again == {**result, "resumed_shard_count": again["resumed_shard_count"]}
+    assert again["resumed_shard_count"] > 0
 
 
 def generated() -> list[dict[str, Any]]:

@@ -488,6 +488,20 @@ def test_a_refused_sample_takes_no_number(tmp_path: Path) -> None:
         assert [(s["__key__"], int(s["x.cls"])) for s in dataset] == [("000000000", 1), ("000000001", 2)]
 
 
+@pytest.mark.parametrize("format", ["mds", "webdataset", "litdata", "parquet", "tfrecord"])
+def test_a_dataset_without_samples_opens_or_is_refused(tmp_path: Path, format: str) -> None:
+    kind = prepare.writers.writer_class(format)
+    if format == "tfrecord":
+        with pytest.raises(InvalidArgumentError, match="no sample was written"), kind(tmp_path, {"a": "int"}):
+            pass
+        assert not list(tmp_path.iterdir())
+        return
+    with kind(tmp_path, {"a": "int"}):
+        pass
+    with hr.Dataset(tmp_path, index_cache="") as dataset:
+        assert len(dataset) == 0
+
+
 def test_a_refused_target_stays_refused(tmp_path: Path) -> None:
     prepare.write(SAMPLES, tmp_path / "out")
     before = everything(tmp_path / "out")

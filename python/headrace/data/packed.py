@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import _native
 from headrace.base.option_names import named_options
-from headrace.base.recipe import Recipe, lasting
+from headrace.base.recipe import Recipe, lasting, lasting_options
 from headrace.data.dataset import Dataset
 from headrace.sources.concat import open_source
 from headrace.sources.options import dataset_names
@@ -67,7 +67,9 @@ def pack_tokens(
         "drop_partial": drop_partial,
         "dtype": dtype,
     }
-    recipe = Recipe(pack_tokens, (lasting(dataset),), {**packing, "memory": memory, **options})
+    recipe = Recipe(
+        pack_tokens, (lasting(dataset),), {**packing, "memory": memory, **lasting_options(options)}
+    )
     source = PackedSource(open_source(dataset, **options), memory=memory, **packing)
     return PackedTokens._over(source, recipe)
 

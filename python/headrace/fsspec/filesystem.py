@@ -441,23 +441,66 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         store, key = self.locate(path)
         store.delete(key + "/")
 
+    def mv(
+        self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **_: Any
+    ) -> None:
+        """As fsspec's, which deletes what it has copied; but never what it did not copy, or copied into what
+        it deletes."""
+        if path1 == path2:
+            return
+        sources = [path1] if isinstance(path1, str | os.PathLike) else path1
+        if any(fsspec.asyn.has_magic(stringify_path(one)) for one in sources):
+            # Found before anything is copied: a pattern may match what came.
+            found = self.expand_path(path1, recursive=recursive, maxdepth=maxdepth)
+            doomed = [one for one in found if self.isfile(one)]
+            self.copy(path1, path2, recursive=recursive, maxdepth=maxdepth, on_error="raise")
+            self._delete(doomed)
+            return
+        for one in sources if recursive and isinstance(path2, str | os.PathLike) else []:
+            if f"{self._real(path2)}/".startswith(f"{self._real(one).rstrip('/')}/"):
+                raise InvalidArgumentError(f"{one} cannot be moved to {path2}, which lies inside")
+        self.copy(path1, path2, recursive=recursive, maxdepth=maxdepth, on_error="raise")
+        self.rm(path1, recursive=recursive, maxdepth=maxdepth)
+
+    def _real(self, path: Any) -> str:
+        """The same for each spelling of a path."""
+        return str(self._strip_protocol(stringify_path(path)))
+
+    def _is_same(self, path1: str, path2: str) -> bool:
+        return self._real(path1) == self._real(path2)
+
     def cp_file(self, path1: str, path2: str, **_: Any) -> None:
-        """Copies inside of a store without the bytes passing through here, between two of them with."""
-        (source, key), (target, to) = self.locate(path1), self.locate(path2)
+        """Copies inside of a store without the bytes passing through here, between two of them with. Nothing
+        for a directory, which is there with what lies in it."""
+        # Callers that move delete path1 next.
+        if self._is_same(path1, path2):
+            raise InvalidArgumentError(f"{path1} and {path2} are the same")
+        opened, place = self._open_at(self._strip_protocol(path1))
+        if place.key and self._copy_object(opened.store, place.key, path2):
+            return
+        if not self.isdir(path1):
+            raise NotFoundError(f"{path1}: no such object")
+
+    def _copy_object(self, source: Store, key: str, path2: str) -> bool:
+        """False: there is no such object."""
+        target, to = self.locate(path2)
         try:
             if source is target:
                 source.copy(key, to)
-                return
+                return True
+        except NotFoundError:
+            return False
         except UnsupportedError:
             pass  # too large for one request, or a store that cannot
         finally:
             self.forget(path2)
         if not source.exists(key):
-            raise NotFoundError(f"{path1}: no such object")
+            return False
         job = _native.CopyJob(source._native, target._native, [(key, to, False, 0, "")], {})
         job.run()
         for failed, _code, message in job.failures():
             raise OSError(f"{failed}: {message}")
+        return True
 
     def rm_file(self, path: str, **_: Any) -> None:
         """Deletes one object; a missing one is no error, as with every store."""
@@ -467,11 +510,18 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None, **_: Any) -> None:
         """Deletes objects, many in one request. With ``recursive`` nothing to delete is a NotFoundError."""
+        given = [path] if isinstance(path, str | os.PathLike) else path
+        self._delete(
+            found
+            for one in given
+            for found in self._to_delete(self._strip_protocol(one), recursive, maxdepth)
+        )
+
+    def _delete(self, paths: Iterable[str]) -> None:
         keys: dict[str, dict[str, None]] = {}
-        for one in [path] if isinstance(path, str | os.PathLike) else path:
-            for found in self._to_delete(self._strip_protocol(one), recursive, maxdepth):
-                place = self._place(found)
-                keys.setdefault(place.root, {})[place.key] = None
+        for path in paths:
+            place = self._place(path)
+            keys.setdefault(place.root, {})[place.key] = None
         for root, of_root in keys.items():
             opened = self._stores.get(root)
             for key in of_root:

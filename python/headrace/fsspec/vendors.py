@@ -118,6 +118,15 @@ class LocalFileSystem(HeadraceFileSystem):
     def _place(cls, path: str) -> Location:
         return in_files(path)
 
+    def _real(self, path: Any) -> str:
+        return os.path.realpath(super()._real(path))
+
+    def _is_same(self, path1: str, path2: str) -> bool:
+        try:
+            return os.path.samefile(self._real(path1), self._real(path2))  # hard links as well
+        except OSError:
+            return super()._is_same(path1, path2)
+
     def info(self, path: str, **options: Any) -> Entry:
         path = self._strip_protocol(path)
         return listing.directory_entry(path) if os.path.isdir(path) else super().info(path, **options)

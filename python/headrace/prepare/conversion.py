@@ -63,10 +63,15 @@ def write(
     return _summary(writer.shard_facts)
 
 
+def _shard_count(facts: Iterable[Mapping[str, Any]]) -> int:
+    """Without the parts of which nothing is stored."""
+    return sum(part["bytes"] > 0 for part in facts)
+
+
 def _summary(facts: Sequence[Mapping[str, Any]], resumed: int = 0) -> dict[str, Any]:
     return {
         "sample_count": sum(part["samples"] for part in facts),
-        "shard_count": len(facts),
+        "shard_count": _shard_count(facts),
         "written_bytes": sum(part["bytes"] for part in facts),
         "resumed_shard_count": resumed,
     }
@@ -157,7 +162,7 @@ def convert(
         job = plan_job(dataset, format, size, compression, hash, columns, map)
         if dry_run:
             return {
-                "sample_count": len(dataset),
+                "sample_count": job.sample_count,
                 "shard_count": job.part_count,
                 "read_bytes": dataset.nbytes,
                 "format": format,
@@ -166,11 +171,19 @@ def convert(
         store = open_native(target, memory, **options)
         stack.callback(store.close)
         place = PackTarget(store, job.spec)
-        place.load()
+        try:
+            place.load()
+        except InvalidArgumentError:
+            if place.differs_only_in("map_source"):
+                raise InvalidArgumentError(
+                    f"{target}: {map} has changed since this pack began there, and what was made before would be "
+                    "mixed with what it makes now; choose another target or empty it (.hrpack.json, too)"
+                ) from None
+            raise
         if (facts := place.finished()) is not None:
-            return _summary(facts, len(facts))
+            return _summary(facts, _shard_count(facts))
         done = place.reopen()
-        resumed = len(done)
+        resumed = _shard_count(done.values())
         share = _memory_shares(dataset, size, memory_bytes, workers)
         probe = PartMaker(job, dataset, dataset._store, place)
         with progress_bar("converting", "shards") as report:

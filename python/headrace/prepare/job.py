@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,13 +13,19 @@ from typing import Any
 
 from headrace import _native
 from headrace.data.dataset import Dataset
-from headrace.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from headrace.errors import ChangedError, InvalidArgumentError, NotFoundError, UnsupportedError, UserCodeError
 from headrace.prepare.target import PackTarget, content_digest
-from headrace.prepare.writers import ColumnSpec, infer_columns, make_shards, writer_class
+from headrace.prepare.writers import (
+    HAVE_NO_EMPTY_SHARDS,
+    ColumnSpec,
+    infer_columns,
+    make_shards,
+    writer_class,
+)
 from headrace.sources.url import UrlSource
 from headrace.store.urls import public_url
 
-__all__ = ["Job", "PartMaker", "load_callable", "parse_columns", "plan_job"]
+__all__ = ["Job", "PartMaker", "load_callable", "parse_columns", "plan_job", "samples_of"]
 
 READ_BYTES = 8 << 20
 """Stored bytes of the samples decoded at once on the way through Python; as many are read ahead."""
@@ -51,6 +59,45 @@ def load_callable(name: str, folder: str | None = None) -> Callable[..., Any]:
     if not callable(found):
         raise InvalidArgumentError(f"{name!r} is not callable")
     return found  # type: ignore[no-any-return]
+
+
+def source_digest(name: str, function: Callable[..., Any]) -> str:
+    """SHA-256 of the files of the module that was named and of the one that defines the function: of its code
+    where there is none. What these import is not seen."""
+    found = hashlib.sha256()
+    for module in dict.fromkeys((name.partition(":")[0], getattr(function, "__module__", None) or "")):
+        try:
+            with open(getattr(sys.modules.get(module), "__file__", None) or "", "rb") as file:
+                found.update(file.read())
+        except OSError:  # Out of an archive, or made by a program.
+            try:
+                found.update(inspect.getsource(function).encode())
+            except (OSError, TypeError):
+                found.update(getattr(getattr(function, "__code__", None), "co_code", b""))
+    return found.hexdigest()
+
+
+def call_user(name: str, position: int, call: Callable[..., Any], *arguments: Any) -> Any:
+    """What the caller's own code returns for a sample; UserCodeError says for which one it failed."""
+    try:
+        return call(*arguments)
+    except Exception as error:
+        raise UserCodeError(f"sample {position}: {name}: {type(error).__name__}: {error}") from error
+
+
+def _as_sample(name: str, position: int, made: Any) -> Mapping[str, Any]:
+    if isinstance(made, Mapping):
+        return made
+    raise InvalidArgumentError(f"sample {position}: {name}: expected a dict, not a {type(made).__name__}")
+
+
+def samples_of(name: str) -> Iterator[Mapping[str, Any]]:
+    """Those that the function ``"module:function"`` returns when it is called."""
+    function, end, position = load_callable(name), object(), 0
+    samples = call_user(name, position, lambda: iter(function()))
+    while (made := call_user(name, position, next, samples, end)) is not end:
+        yield _as_sample(name, position, made)
+        position += 1
 
 
 def plan_parts(dataset: Dataset, format: str, shard_bytes: int) -> list[int]:
@@ -96,8 +143,10 @@ class Job:
     """A conversion as every worker needs it: plain values, no credentials, so that it may be written down.
     Made by plan_job()."""
 
-    def __init__(self, spec: dict[str, Any]) -> None:
+    def __init__(self, spec: dict[str, Any], sample_count: int = 0) -> None:
         self.spec = spec
+        self.sample_count = sample_count
+        """Of the target, where no function leaves some out; known to the planner alone."""
 
     @property
     def part_count(self) -> int:
@@ -142,6 +191,8 @@ class PartMaker:
                 spec["format"], columns, spec["shard_bytes"], spec["compression"], spec["hash"]
             )
             self._map = load_callable(spec["map"], folder) if spec["map"] else None
+            if self._map is not None and source_digest(spec["map"], self._map) != spec["map_source"]:
+                raise ChangedError(f"{spec['map']} is not the function that the conversion began with")
 
     @property
     def config_json(self) -> str:
@@ -161,7 +212,9 @@ class PartMaker:
                 self._builder.commit()
         data, facts = self._builder.take()
         facts["name"] = self._target.name_of(number)
-        if self._spec["format"] == "litdata":
+        if facts["samples"] == 0 and self._spec["format"] in HAVE_NO_EMPTY_SHARDS:
+            facts.update(bytes=0, raw_bytes=0, raw_hash="", zip_hash="")
+        elif self._spec["format"] == "litdata":
             facts["content"] = content_digest(
                 data
             )  # For the index; the others need no second look at each byte.
@@ -172,9 +225,12 @@ class PartMaker:
         renames = self._spec["renames"]
         wanted = None if renames is None or self._map else [source for source, _ in renames]
         for position, sample in _read_ahead(self._dataset, begin, end, wanted):
-            mapped = sample if self._map is None else self._map(sample)
-            if mapped is None:
-                continue
+            mapped: Mapping[str, Any] = sample
+            if self._map is not None:
+                made = call_user(self._spec["map"], position, self._map, sample)
+                if made is None:
+                    continue
+                mapped = _as_sample(self._spec["map"], position, made)
             if renames is None:
                 self._check_keys(position, mapped)
             yield (
@@ -288,13 +344,15 @@ def plan_job(
     writer_class(format)
     chosen = _chosen(dataset, columns, bool(map))
     ends = plan_parts(dataset, format, shard_bytes)
+    sample_count = len(dataset)
     if (
         chosen is None
         and not map
         and format == "webdataset"
         and set(dataset.schema) in ({"data", "key"}, {"data", "key", "label"})
-        and _native.keeps_names_in_tars(dataset._native)
+        and (grouped := _native.count_samples_in_tars(dataset._native)) > 0
     ):
+        sample_count = grouped
         chosen = [("data", "data", ""), ("key", "__file__", "")]  # As files are packed without conversion.
         if "label" in dataset.schema:
             chosen.append(("label", "cls", ""))  # As WebDataset's decoders know it.
@@ -318,18 +376,20 @@ def plan_job(
             rows = _native_rows(dataset, chosen)
             _native.ShardBuilder(format, rows, shard_bytes=shard_bytes, compression=compression, hash=hash)
             spec["rows"] = rows
-            return Job(spec)
+            return Job(spec, sample_count)
         except UnsupportedError:
             pass  # Another way, or the error again, with Python's view of the values.
     # By way of Python values. Their encodings are those of the first sample, whoever makes which part.
     sample = dataset[0]
     if map:
-        first = load_callable(map)(sample)
+        function = load_callable(map)
+        spec["map_source"] = source_digest(map, function)
+        first = call_user(map, 0, function, sample)
         if first is None:
             raise InvalidArgumentError(
                 f"{map}: the first sample must not be left out: its columns are those of the dataset"
             )
-        sample = first
+        sample = dict(_as_sample(map, 0, first))
     if chosen is not None:
         spec["renames"] = [(source, target) for source, target, _ in chosen]
         sample = {target: sample.get(source) for source, target, _ in chosen}
@@ -338,4 +398,4 @@ def plan_job(
     inferred = {column.name: column.encoding for column in infer_columns(known, format)}
     spec["columns"] = [(name, wanted.get(name) or inferred[name]) for name in sample]
     make_shards(format, [ColumnSpec(*column) for column in spec["columns"]], shard_bytes, compression, hash)
-    return Job(spec)
+    return Job(spec, sample_count)

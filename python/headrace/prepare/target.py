@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PackTarget", "content_digest"]
 
+PLAN = ".hrpack.json"
 WORK = ".hrpack/"
 """What lies below goes when the pack is finished."""
 
@@ -39,7 +40,7 @@ class PackTarget(_native.TargetRecord):
         digest = content_digest(dumps(plan).encode())
         text = dumps({**plan, "digest": digest, "version": 2})
         super().__init__(store, digest, text, plan["format"], bool(plan["compression"]))
-        self._store = store
+        self._store, self._plan, self._is_begun = store, text, False
 
     def close(self) -> None:
         """Ends what is under way."""
@@ -52,9 +53,22 @@ class PackTarget(_native.TargetRecord):
         self.put_part(number, facts, data)
 
     def put_part(self, number: int, facts: dict[str, Any], data: Buffer) -> None:
-        """The shard, then its record: a record without its shard never is."""
-        self._store.put(facts["name"], data, False)
+        """The shard, then its record: a record without its shard never is. A shard without bytes is its record
+        alone. ChangedError: until the first shard lay there, another pack took the target."""
+        if not self._is_begun:
+            self.check_plan()
+        if facts["bytes"]:
+            self._store.put(facts["name"], data, False)
+        if not self._is_begun:
+            self.check_plan()
+        self._is_begun = True
         self.record(number, facts)
+
+    def differs_only_in(self, name: str) -> bool:
+        """Whether the plan that lies in the target has the same options but this one."""
+        theirs, ours = self.read_note(PLAN), json.loads(self._plan)
+        differing = {key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key)}
+        return name in theirs and differing == {name, "digest"}
 
     def read_note(self, key: str) -> dict[str, Any]:
         """Nothing when it is not there or is no JSON."""

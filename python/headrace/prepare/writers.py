@@ -33,6 +33,10 @@ __all__ = [
 
 DEFAULT_SHARD_BYTES = "64MiB"
 
+HAVE_NO_EMPTY_SHARDS = ("mds", "tfrecord", "litdata")
+"""Formats that have readers which fail on a shard without samples, or warn, or take it for one that was cut
+off: among others it is not stored. A tar and a Parquet file may be empty."""
+
 # Scalars and how struct writes them.
 _SCALARS = {
     "int8": "<b",
@@ -264,10 +268,17 @@ class RowShards:
         self._pa = pa
         self._schema = pa.schema([(c.name, self._type_of(c.encoding)) for c in columns])
         self._encoder = SampleEncoder(columns, parquet_cell)
-        self._codec, _, level = (compression or "none").partition(":")
-        self._level = int(level) if level else None
+        self._codec, colon, level = (compression or "none").partition(":")
+        digits = level.removeprefix("-")
+        if colon and not (digits.isascii() and digits.isdecimal()):
+            raise InvalidArgumentError(
+                f"compression {compression!r}: expected CODEC or CODEC:LEVEL, as zstd:3"
+            )
+        self._level = int(level) if colon else None
         self._rows: list[Mapping[str, Any]] = []
         self._bytes = 0
+        # What pyarrow cannot write is said now, and not after the first samples.
+        self._file(pa.table({"x": [0]}))
 
     def _type_of(self, encoding: str) -> Any:
         pa = self._pa
@@ -309,16 +320,18 @@ class RowShards:
         self._rows.append(self._staged)
         self._bytes += self._staged_bytes
 
-    def take(self) -> tuple[memoryview, dict[str, Any]]:
+    def _file(self, table: Any) -> memoryview:
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-        table = self._pa.Table.from_pylist(self._rows, schema=self._schema)
         sink = self._pa.BufferOutputStream()
         try:
             pq.write_table(table, sink, compression=self._codec, compression_level=self._level)
-        except (OSError, ValueError, self._pa.ArrowException) as error:
+        except (OSError, ValueError, OverflowError, self._pa.ArrowException) as error:
             raise UnsupportedError(f"parquet with compression {self._codec!r}: {error}") from error
-        data = memoryview(sink.getvalue())
+        return memoryview(sink.getvalue())
+
+    def take(self) -> tuple[memoryview, dict[str, Any]]:
+        data = self._file(self._pa.Table.from_pylist(self._rows, schema=self._schema))
         facts = {
             "samples": len(self._rows),
             "raw_bytes": self._bytes,
@@ -492,6 +505,8 @@ class DatasetWriter:
             return
         if self._shards is None:
             raise InvalidArgumentError("no sample was written: there is no dataset without columns")
+        if self.format == "tfrecord" and not (self._shards.sample_count or self._unsent or self._facts):
+            raise InvalidArgumentError("no sample was written: there is no TFRecord file without records")
         self._send()
         if self._shards.sample_count > 0 or not self._facts:
             self._flush()

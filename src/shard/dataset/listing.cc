@@ -30,14 +30,6 @@ bool is_hidden(std::string_view key) {
   return key.starts_with('.') || key.find("/.") != std::string_view::npos;
 }
 
-bool is_visible(const ObjectInfo& object) {
-  const std::string_view key = object.key;
-  // Hadoop's mark of a directory.
-  const bool is_folder_mark = object.size_bytes == 0 && key.ends_with("_$folder$");
-  return !key.empty() && !key.ends_with('/') && !is_hidden(key) && key != kIndexName &&
-         key != kManifestName && !is_folder_mark;
-}
-
 // Of files beside data of any format.
 constexpr std::string_view kSideEndings[] = {
     ".json",     ".md",     ".yaml", ".yml", ".sqlite", ".hri", ".crc", ".meta",
@@ -84,6 +76,14 @@ Result<std::vector<ObjectInfo>> head_keys(const BuildContext& context,
 }
 
 }  // namespace
+
+bool may_be_sample(const ObjectInfo& object) noexcept {
+  const std::string_view key = object.key;
+  // Hadoop's mark of a directory.
+  const bool is_folder_mark = object.size_bytes == 0 && key.ends_with("_$folder$");
+  return !key.empty() && !key.ends_with('/') && !is_hidden(key) && key != kIndexName &&
+         key != kManifestName && !is_folder_mark;
+}
 
 bool is_about_data(std::string_view name) noexcept {
   constexpr std::string_view kBegins[] = {"_",       "README", "LICENSE", "LICENCE",
@@ -134,7 +134,7 @@ Result<std::vector<ObjectInfo>> look_up(const BuildContext& context,
 
 Candidates sort_candidates(std::vector<ObjectInfo> listing) {
   Candidates out;
-  std::erase_if(listing, [](const ObjectInfo& object) { return !is_visible(object); });
+  std::erase_if(listing, [](const ObjectInfo& object) { return !may_be_sample(object); });
   std::sort(listing.begin(), listing.end(),
             [](const ObjectInfo& a, const ObjectInfo& b) { return a.key < b.key; });
   std::copy_if(listing.begin(), listing.end(), std::back_inserter(out.data),

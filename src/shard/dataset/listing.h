@@ -27,6 +27,10 @@ struct Candidates {
 /// those of the store.
 Result<Candidates> list_candidates(const BuildContext& context);
 
+/// False for what is never a sample: hidden files, `index.hri`, `MANIFEST.sha256`, marks of
+/// directories.
+bool may_be_sample(const ObjectInfo& object) noexcept;
+
 /// True for names of files about the data: README, LICENSE, dataset_infos.json, _SUCCESS, ...
 bool is_about_data(std::string_view name) noexcept;
 
