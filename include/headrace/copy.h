@@ -35,7 +35,8 @@
 namespace headrace {
 
 /// A pattern of keys: `*` and `?` match within a path component, `**` across them, `[0-9]`, `[!a]`
-/// one character, `{a,b}` alternatives, `\` takes the next character as it is. Pure value.
+/// one character, `{a,b}` alternatives, `\` takes the next character as it is. A character is one
+/// UTF-8 sequence, or a byte that belongs to none. Pure value.
 class Glob {
  public:
   /// Errors: kInvalidArgument (brackets or braces not closed, more than 1,000 alternatives).
@@ -199,10 +200,15 @@ struct StreamOptions {
   std::uint64_t memory_bytes = std::uint64_t{128} << 20;
   std::uint32_t max_in_flight = 16;
   std::string version_id = {};  ///< read_stream(): as Request::version_id.
+  /// write_stream(): kChanged when the object is there; of one in parts before it becomes visible,
+  /// as no store has that condition for parts.
+  bool if_absent = false;
 };
 
 /// Writes what can be read from the descriptor, up to its end, as one object; in parts when it is
-/// longer than one. Nothing is visible when it fails. Errors: those of kPut, kPutPart; of read().
+/// longer than one, which grow with their number, as far as the memory allows, so that the store's
+/// limit of parts does not end it. Nothing is visible when it fails. Errors: kInvalidArgument (the
+/// memory does not hold the least part of the store), those of kPut, kPutPart; of read().
 Result<ObjectInfo> write_stream(int from_fd, Store& to, const std::string& key,
                                 const StreamOptions& options = {}, std::stop_token stop = {});
 

@@ -41,6 +41,21 @@ Fd create_unique(const std::string& directory, std::string& path) {
 
 }  // namespace
 
+Status check_replaceable(int directory, const std::string& name, const std::string& path) {
+  struct stat info {};
+  if (::fstatat(directory, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return {};
+  bool is_file = S_ISREG(info.st_mode) || S_ISDIR(info.st_mode);
+  if (S_ISLNK(info.st_mode)) {
+    // /dev/stdout leads into /proc, whatever the stream is.
+    char target[6] = {};
+    is_file = ::readlinkat(directory, name.c_str(), target, sizeof target) < 0 ||
+              std::string_view(target, sizeof target) != "/proc/";
+    if (is_file && ::fstatat(directory, name.c_str(), &info, 0) == 0)
+      is_file = S_ISREG(info.st_mode) || S_ISDIR(info.st_mode);
+  }
+  return is_file ? Status() : Status(Code::kUnsupported, path + " is no file; use `-` for stdout");
+}
+
 bool is_temporary_name(std::string_view name) noexcept {
   return name.size() == kPrefix.size() + kRandomChars + kSuffix.size() &&
          name.starts_with(kPrefix) && name.ends_with(kSuffix);
@@ -81,8 +96,9 @@ Status TemporaryFile::publish(const std::string& path, bool if_absent) {
     // link() is the portable way to take a name only when it is free.
     if (::link(path_.c_str(), path.c_str()) != 0) return errno_status(errno, "publish " + path);
     ::unlink(path_.c_str());
-  } else if (::rename(path_.c_str(), path.c_str()) != 0) {
-    return errno_status(errno, "publish " + path);
+  } else {
+    HEADRACE_TRY(check_replaceable(AT_FDCWD, path, path));
+    if (::rename(path_.c_str(), path.c_str()) != 0) return errno_status(errno, "publish " + path);
   }
   path_.clear();
   return {};

@@ -34,7 +34,7 @@ class TemporaryFile {
   /// Writes all of `bytes` at the file's position. Errors: of errno_status().
   Status write(std::span<const std::byte> bytes);
   /// Gives it its name, replacing what has it; or, with `if_absent`, kChanged when the name is
-  /// taken. Errors: of errno_status(); nothing is published then.
+  /// taken. Errors: of check_replaceable(), of errno_status(); nothing is published then.
   Status publish(const std::string& path, bool if_absent = false);
 
  private:
@@ -42,6 +42,11 @@ class TemporaryFile {
   Fd fd_;
   std::string path_;  // empty once published
 };
+
+/// kUnsupported when a file that takes this name would take it from a device, a fifo, a socket or a
+/// link to one: rename() asks nobody, and the machine is without its /dev/null. `directory`: as for
+/// openat(). Whether it is a directory is left to rename().
+Status check_replaceable(int directory, const std::string& name, const std::string& path);
 
 /// True for names that TemporaryFile gives.
 bool is_temporary_name(std::string_view name) noexcept;

@@ -151,9 +151,10 @@ nb::list failures(const PyCopyJob& self) {
 }
 
 ObjectInfo write_from(PyStore& store, const std::string& key, int fd, std::uint64_t part_bytes,
-                      std::uint64_t memory_bytes) {
+                      std::uint64_t memory_bytes, bool if_absent) {
   auto client = store.client.get();
-  const StreamOptions options{.part_bytes = part_bytes, .memory_bytes = memory_bytes};
+  const StreamOptions options{
+      .part_bytes = part_bytes, .memory_bytes = memory_bytes, .if_absent = if_absent};
   return value_or_raise(run_interruptible([&](std::stop_token stop) {
                           return write_stream(fd, client->store(), key, options, std::move(stop));
                         }),
@@ -216,7 +217,7 @@ void bind_copy(nb::module_& m) {
       .def("failures", &failures);
   m.def("write_stream", &write_from, nb::arg("store"), nb::arg("key"), nb::arg("fd"),
         nb::arg("part_bytes") = std::uint64_t{8} << 20,
-        nb::arg("memory_bytes") = std::uint64_t{128} << 20);
+        nb::arg("memory_bytes") = std::uint64_t{128} << 20, nb::arg("if_absent") = false);
   m.def("read_stream", &read_to, nb::arg("store"), nb::arg("key"), nb::arg("fd"),
         nb::arg("begin") = 0, nb::arg("end") = UINT64_MAX,
         nb::arg("memory_bytes") = std::uint64_t{128} << 20, nb::arg("version_id") = "");

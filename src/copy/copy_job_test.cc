@@ -1,5 +1,7 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -10,7 +12,9 @@
 #include <string>
 #include <thread>
 
+#include "base/fd.h"
 #include "copy/copy_job_fixture.h"
+#include "copy/odd_store.h"
 #include "store/fault/fault_store.h"
 
 namespace headrace {
@@ -107,12 +111,12 @@ TEST_F(CopyJobTest, RulesSkipWhatIsCurrent) {
   EXPECT_EQ(contents(*to).at("size"), "12");
   EXPECT_EQ(contents(*to).at("same"), "x");
 
-  const auto touch = [&](std::chrono::seconds change) {
-    const std::string path = directory_.path() + "/to/same";
+  const auto touch = [&](std::chrono::seconds change, const char* name = "same") {
+    const std::string path = directory_.path() + "/to/" + name;
     fs::last_write_time(path, fs::file_time_type::clock::now() + change);
   };
   options.rule = CopyRule::kIfNewer;
-  touch(std::chrono::hours(1));
+  for (const char* name : {"same", "size", "new"}) touch(std::chrono::hours(1), name);
   EXPECT_EQ(copy(*from, *to, options).done_count, 0U);
   touch(-std::chrono::hours(1));
   EXPECT_EQ(copy(*from, *to, options).done_count, 1U);
@@ -122,6 +126,36 @@ TEST_F(CopyJobTest, RulesSkipWhatIsCurrent) {
   options.rule = CopyRule::kIfDifferent;
   EXPECT_GE(copy(*from, *to, options).done_count, 1U);
   EXPECT_EQ(copy(*from, *to, options).done_count, 0U) << "copies have the source's time";
+}
+
+TEST_F(CopyJobTest, WhatChangedInTheSecondOfItsCopyIsCopiedAgain) {
+  const auto from = files("from");
+  CopyOptions options = everything();
+  options.rule = CopyRule::kIfNewer;
+  const auto touch = [&](const std::string& name, std::int64_t seconds) {
+    const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT},
+                               {.tv_sec = seconds, .tv_nsec = 0}};
+    EXPECT_EQ(::utimensat(AT_FDCWD, (directory_.path() + name).c_str(), times, 0), 0);
+  };
+  for (const auto& to : {files("to"), open("memory://to")}) {
+    fill(*from, {{"x", "1"}});
+    ASSERT_EQ(copy(*from, *to, options).done_count, 1U);
+    fill(*from, {{"x", "2"}});
+    auto copied = to->head("x");
+    ASSERT_TRUE(copied);
+    touch("/from/x", copied->modified_unix_s);
+    EXPECT_EQ(copy(*from, *to, options).done_count, 1U);
+    EXPECT_EQ(contents(*to).at("x"), "2");
+    touch("/from/x", copied->modified_unix_s - 1);
+    EXPECT_EQ(copy(*from, *to, options).done_count, 0U);
+  }
+  // A copy that was given its source's time is current.
+  touch("/from/x", 1'000'000'000);
+  const auto to = files("kept");
+  CopyOptions keeping = options;
+  keeping.keeps_times = true;
+  ASSERT_EQ(copy(*from, *to, keeping).done_count, 1U);
+  EXPECT_EQ(copy(*from, *to, options).done_count, 0U);
 }
 
 TEST_F(CopyJobTest, ExtraObjectsAreDeletedAfterAWholeCopyOnly) {
@@ -335,6 +369,53 @@ TEST_F(CopyJobTest, StreamsOfAnyLengthBecomeObjectsAndComeBack) {
     ASSERT_TRUE(moved);
     EXPECT_EQ(received, text.substr(size / 3));
   }
+}
+
+/// The descriptor of a file that has this text.
+Fd input(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+  return Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+}
+
+TEST_F(CopyJobTest, PartsOfAStreamGrowWithTheirNumber) {
+  const auto inner = open("memory://streams");
+  OddStore::Hooks hooks;
+  hooks.traits.max_parts = 10;
+  OddStore store(*inner->new_handle(), hooks);
+  const std::string text = random_text(2 * kMiB + 1, 5);
+  const Fd in = input(directory_.path() + "/in", text);
+  auto info = write_stream(in.get(), store, "s",
+                           {.part_bytes = 64 << 10, .memory_bytes = kMiB, .max_in_flight = 4});
+  ASSERT_TRUE(info) << info.error().message();
+  EXPECT_EQ(*read_object(*inner, *pool_, "s", 1 << 30), text);
+}
+
+TEST_F(CopyJobTest, AStreamWhoseLeastPartDoesNotFitIsRefusedBeforeItIsRead) {
+  const auto inner = open("memory://streams");
+  OddStore::Hooks hooks;
+  hooks.traits.min_part_bytes = 5 * kMiB;
+  OddStore store(*inner->new_handle(), hooks);
+  const std::string text = random_text(11 * kMiB, 6);
+  const Fd in = input(directory_.path() + "/in", text);
+  const auto refused = write_stream(in.get(), store, "s", {.memory_bytes = 4 * kMiB});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+  EXPECT_EQ(::lseek(in.get(), 0, SEEK_CUR), 0);
+  ASSERT_TRUE(write_stream(in.get(), store, "s", {.memory_bytes = 6 * kMiB}));
+  EXPECT_EQ(*read_object(*inner, *pool_, "s", 1 << 30), text);
+}
+
+TEST_F(CopyJobTest, AStreamMayTakeFreeNamesOnly) {
+  const auto store = open("memory://streams");
+  fill(*store, {{"s", "there"}});
+  for (const std::size_t size : {10U, 200U << 10}) {
+    const Fd in = input(directory_.path() + "/in", random_text(size, 7));
+    const StreamOptions options{.part_bytes = 64 << 10, .if_absent = true};
+    EXPECT_EQ(write_stream(in.get(), *store, "s", options).error().code(), Code::kChanged);
+    ASSERT_EQ(::lseek(in.get(), 0, SEEK_SET), 0);
+    EXPECT_TRUE(write_stream(in.get(), *store, std::to_string(size), options));
+  }
+  EXPECT_EQ(contents(*store).at("s"), "there");
 }
 
 TEST_F(CopyJobTest, StreamsReportWhatWasWrong) {

@@ -6,7 +6,11 @@
 // is: what an earlier one took can stay as it is, since a later star can take up whatever follows.
 // "*" and "?" never take a "/", "**" does, so there are two levels to go back to: the last "*"
 // behind the last "**", then this "**" itself, which forgets the former.
+//
+// Names are bytes, and a character is one UTF-8 sequence where there is one, else one byte. Stars
+// step over whole characters: from the middle of one, its last bytes would count as several.
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "headrace/copy.h"
@@ -80,37 +84,76 @@ Status expand(std::string_view pattern, std::vector<std::string>& out) {
   return {};
 }
 
-/// Whether `c` is in the class whose text between the brackets is `set`.
-bool is_in_class(std::string_view set, char c) {
+struct Character {
+  std::uint32_t code = 0;  ///< Unicode's; of a byte that is no UTF-8 above all of those.
+  std::size_t length = 1;
+};
+
+/// The first character of a text that is not empty.
+Character first_character(std::string_view text) {
+  constexpr std::uint32_t kNoUnicode = 0x110000;
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const std::uint32_t lead = byte(0);
+  if (lead < 0x80) return {.code = lead};
+  const Character single{.code = kNoUnicode + lead};
+  const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return single;
+  std::uint32_t code = lead & (0x7FU >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return single;
+    code = code << 6 | (byte(i) & 0x3FU);
+  }
+  // Longer than need be, half of a pair, beyond the last one.
+  const bool is_bad = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000) ||
+                      (code >= 0xD800 && code < 0xE000) || code >= kNoUnicode;
+  return is_bad ? single : Character{.code = code, .length = length};
+}
+
+/// Takes the first character of a text.
+std::uint32_t take_character(std::string_view& text) {
+  const Character first = first_character(text);
+  text.remove_prefix(first.length);
+  return first.code;
+}
+
+/// Whether `code` is in the class whose text between the brackets is `set`.
+bool is_in_class(std::string_view set, std::uint32_t code) {
   const bool is_negated = !set.empty() && (set[0] == '!' || set[0] == '^');
   if (is_negated) set.remove_prefix(1);
   bool is_found = false;
-  for (std::size_t i = 0; i < set.size(); ++i) {
-    if (i + 2 < set.size() && set[i + 1] == '-') {
-      is_found |= set[i] <= c && c <= set[i + 2];
-      i += 2;
-    } else {
-      is_found |= set[i] == c;
+  while (!set.empty()) {
+    const std::uint32_t first = take_character(set);
+    std::uint32_t last = first;
+    if (set.size() > 1 && set[0] == '-') {
+      set.remove_prefix(1);
+      last = take_character(set);
     }
+    is_found |= first <= code && code <= last;
   }
-  return is_found != is_negated && c != '/';
+  return is_found != is_negated && code != '/';
 }
 
-/// Matches one pattern element that takes exactly one character; returns the length of the element,
-/// 0 when it does not match.
-std::size_t match_one(std::string_view pattern, char c) {
+/// Bytes that one element takes of a pattern and of a text; 0 when it does not match.
+struct Match {
+  std::size_t pattern_bytes = 0, text_bytes = 0;
+};
+
+/// Matches one pattern element that takes exactly one character, or one byte that stands for
+/// itself, at the start of a text that is not empty.
+Match match_one(std::string_view pattern, std::string_view text) {
   switch (pattern[0]) {
     case '?':
-      return c != '/' ? 1 : 0;
+      return text[0] != '/' ? Match{1, first_character(text).length} : Match{};
     case '[': {
       const std::size_t end = end_of_class(pattern, 0);
-      return is_in_class(pattern.substr(1, end - 1), c) ? end + 1 : 0;
+      const Character c = first_character(text);
+      return is_in_class(pattern.substr(1, end - 1), c.code) ? Match{end + 1, c.length} : Match{};
     }
     case '\\':
-      if (pattern.size() > 1) return pattern[1] == c ? 2 : 0;
-      return c == '\\' ? 1 : 0;
+      if (pattern.size() > 1) return pattern[1] == text[0] ? Match{2, 1} : Match{};
+      return text[0] == '\\' ? Match{1, 1} : Match{};
     default:
-      return pattern[0] == c ? 1 : 0;
+      return pattern[0] == text[0] ? Match{1, 1} : Match{};
   }
 }
 
@@ -141,21 +184,21 @@ bool match_plain(std::string_view pattern, std::string_view text) {
       continue;
     }
     if (p < pattern.size() && t < text.size()) {
-      if (const std::size_t length = match_one(pattern.substr(p), text[t]); length > 0) {
-        p += length;
-        ++t;
+      if (const Match match = match_one(pattern.substr(p), text.substr(t)); match.text_bytes > 0) {
+        p += match.pattern_bytes;
+        t += match.text_bytes;
         continue;
       }
     }
     if (star_p != kNone && star_t < text.size() && text[star_t] != '/') {
       p = star_p;
-      t = ++star_t;
+      t = star_t += first_character(text.substr(star_t)).length;
     } else if (deep_p != kNone && deep_t < text.size()) {
       // "**/" takes whole components only: a/**/b must not match a/xb.
       const std::size_t slash = skips_components ? text.find('/', deep_t) : deep_t;
       if (slash == kNone) return false;
       p = deep_p;
-      t = deep_t = slash + 1;
+      t = deep_t = slash + first_character(text.substr(slash)).length;
       star_p = kNone;
     } else {
       return false;

@@ -72,6 +72,39 @@ TEST(Glob, MatchesAsTheShellDoes) {
     EXPECT_EQ(glob(c.pattern).matches(c.text), c.matches) << c.pattern << " " << c.text;
 }
 
+TEST(Glob, TakesCharactersNotBytes) {
+  const Case kCases[] = {
+      {"?", "ä", true},
+      {"??", "ä", false},
+      {"x?y", "x€y", true},
+      {"*??", "€", false},
+      {"**??", "€", false},
+      {"*?", "x€", true},
+      {"?", "\xF0\x9F\x98\x80", true},
+      {"[äö]", "ö", true},
+      {"[äö]", "ü", false},
+      {"[äö]", "\xC3", false},
+      {"[а-я]x", "жx", true},
+      {"[а-я]x", "Жx", false},
+      {"[!a]", "ä", true},
+      {"[!ä]", "ä", false},
+      {"[!ä]b", "öb", true},
+      {"\\ä*", "äb", true},
+      // What is no UTF-8 counts byte by byte: Latin 1, cut short, longer than need be, half a pair.
+      {"?", "\xE4", true},
+      {"??", "\xE4x", true},
+      {"?", "\xE2\x82", false},
+      {"??", "\xE2\x82", true},
+      {"?", "\xC0\xAF", false},
+      {"???", "\xED\xA0\x80", true},
+      {"[\xE4]", "\xE4", true},
+      {"[\xE4]", "ä", false},
+      {"[!a]", "\xFF", true},
+  };
+  for (const Case& c : kCases)
+    EXPECT_EQ(glob(c.pattern).matches(c.text), c.matches) << c.pattern << " " << c.text;
+}
+
 TEST(Glob, KnowsTheTextBeforeTheFirstWildcard) {
   EXPECT_EQ(glob("train/shard-*.tar").prefix(), "train/shard-");
   EXPECT_EQ(glob("{a,b}").prefix(), "");

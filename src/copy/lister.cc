@@ -12,6 +12,8 @@
 //   the same directory may be reached by two stores.
 #include "copy/lister.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -28,6 +30,12 @@ constexpr std::size_t kBatch = 64;
 constexpr std::size_t kDeleteBatch = 1000;
 
 Status stopped() { return Status(Code::kCancelled, "cancelled"); }
+
+/// Whether a file got its time from its source: then its inode changed later than its bytes.
+bool has_kept_time(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && info.st_ctim.tv_sec > info.st_mtim.tv_sec + 1;
+}
 
 /// Without links, with a slash at the end; of what does not exist as far as it does.
 std::string real_directory(const std::string& path) {
@@ -292,8 +300,16 @@ bool Lister::is_current(const ObjectInfo& info, const ObjectInfo& existing) cons
   if (rule == CopyRule::kIfAbsent) return true;
   if (info.size_bytes != existing.size_bytes) return false;
   if (rule == CopyRule::kIfSizeDiffers) return true;
-  if (rule == CopyRule::kIfNewer) return info.modified_unix_s <= existing.modified_unix_s;
-  if (transfer_.local_target() != nullptr) return info.modified_unix_s == existing.modified_unix_s;
+  LocalTree* const local = transfer_.local_target();
+  const bool is_same_second = info.modified_unix_s == existing.modified_unix_s;
+  if (rule == CopyRule::kIfNewer) {
+    // The source may have changed in the second in which it was copied. What is copied once more
+    // for that is of a later second. A time that is not known says nothing.
+    return info.modified_unix_s == 0 || info.modified_unix_s < existing.modified_unix_s ||
+           (is_same_second && local != nullptr &&
+            has_kept_time(local->root() + "/" + existing.key));
+  }
+  if (local != nullptr) return is_same_second;
   return !info.etag.empty() && info.etag == existing.etag;
 }
 

@@ -113,6 +113,7 @@ Status publish_file(const Directory& directory, int fd, const std::string& from,
     if (::futimens(fd, times) != 0) return errno_status(errno, "set the time of " + path());
   }
   if (options.is_synced && ::fsync(fd) != 0) return errno_status(errno, "fsync " + path());
+  HEADRACE_TRY(check_replaceable(directory.fd.get(), std::string(name), path()));
   // A string_view into a key that ends there is terminated only by chance.
   if (::renameat(directory.fd.get(), from.c_str(), directory.fd.get(), std::string(name).c_str()) ==
       0) {

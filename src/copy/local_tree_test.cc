@@ -12,6 +12,7 @@
 #include <iterator>
 #include <string>
 
+#include "base/atomic_file.h"
 #include "base/temporary_directory.h"
 #include "headrace/memory.h"
 
@@ -76,6 +77,25 @@ TEST_F(LocalTreeTest, WhatIsInTheWayIsNamed) {
   EXPECT_EQ(status.code(), Code::kUnsupported);
   EXPECT_NE(status.message().find("directory"), std::string::npos);
   EXPECT_THAT(names(), UnorderedElementsAre("file"));
+}
+
+TEST_F(LocalTreeTest, DevicesAndFifosAreNotReplaced) {
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0666), 0);
+  fs::create_symlink("fifo", path("to fifo"));
+  fs::create_symlink("/dev/null", path("null"));
+  fs::create_symlink("/proc/self/fd/0", path("stream"));
+  SmallFileWriter writer(tree_);
+  for (const char* name : {"fifo", "to fifo", "null", "stream"}) {
+    EXPECT_EQ(writer.write(name, bytes_of("x"), {}).code(), Code::kUnsupported) << name;
+    EXPECT_FALSE(fs::is_regular_file(fs::symlink_status(path(name)))) << name;
+    auto file = TemporaryFile::create(directory_.path());
+    ASSERT_TRUE(file);
+    EXPECT_EQ(file->publish(path(name)).code(), Code::kUnsupported) << name;
+  }
+  fs::create_symlink("nowhere", path("dead"));
+  EXPECT_TRUE(writer.write("dead", bytes_of("x"), {}).ok());
+  EXPECT_EQ(content("dead"), "x");
+  EXPECT_THAT(names(), SizeIs(5)) << "no temporary file is left";
 }
 
 TEST_F(LocalTreeTest, KeysThatLeaveTheRootAreRefused) {

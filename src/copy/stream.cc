@@ -28,13 +28,19 @@ namespace {
 constexpr int kStopSliceMs = 50;
 constexpr std::size_t kWriteBytes = std::size_t{1} << 20;
 constexpr std::uint64_t kLeastMemory = std::uint64_t{1} << 20;
+// Parts double so often before the store's limit of them: from 8 MiB on, 10,000 are 480 GiB,
+// where there is memory for the largest.
+constexpr std::uint32_t kPartSizes = 5;
 
 Status cancelled() { return Status(Code::kCancelled, "cancelled"); }
 
-/// Part size that lets at least two parts fit the memory.
+/// Largest part of which two fit the memory.
+std::uint64_t most_part_bytes(const StreamOptions& options) {
+  return std::max(options.memory_bytes, kLeastMemory) / 2 / 4096 * 4096;
+}
+
 std::uint64_t part_bytes_of(const StreamOptions& options) {
-  return std::clamp(options.part_bytes, std::uint64_t{4096},
-                    std::max(options.memory_bytes, kLeastMemory) / 2 / 4096 * 4096);
+  return std::clamp(options.part_bytes, std::uint64_t{4096}, most_part_bytes(options));
 }
 
 /// Until the descriptor can be read or written, or has an error that read() or write() will tell.
@@ -74,9 +80,10 @@ Status write_full(int fd, std::span<const std::byte> bytes, const std::stop_toke
 }
 
 Result<ObjectInfo> put_whole(Store& handle, const std::string& key, Slab slab, std::size_t count,
-                             const std::stop_token& stop) {
+                             bool if_absent, const std::stop_token& stop) {
   Request request;
   request.op = Op::kPut;
+  request.if_absent = if_absent;
   request.key = key;
   request.length_bytes = count;
   request.slab = std::move(slab);
@@ -96,6 +103,12 @@ Status check(int fd, const StreamOptions& options) {
   return {};
 }
 
+Status check_absent(Store& store, const std::string& key, const CallOptions& call) {
+  auto found = store.head(key, call);
+  if (found) return Status(Code::kChanged, store.object_url(key) + ": the object exists");
+  return found.error().code() == Code::kNotFound ? Status() : std::move(found).error();
+}
+
 }  // namespace
 
 Result<ObjectInfo> write_stream(int from_fd, Store& to, const std::string& key,
@@ -104,20 +117,32 @@ Result<ObjectInfo> write_stream(int from_fd, Store& to, const std::string& key,
   HEADRACE_TRY_ASSIGN(
       auto pool, SlabPool::create({.limit_bytes = std::max(options.memory_bytes, kLeastMemory)}));
   HEADRACE_TRY_ASSIGN(const auto handle, to.new_handle());
-  const std::uint64_t part_bytes = std::max(
-      part_bytes_of(options), std::min(to.traits().min_part_bytes, options.memory_bytes / 2));
+  const StoreTraits& traits = to.traits();
+  // One part at a time is slow, but it arrives; a smaller one the store would refuse at the end.
+  if (SlabPool::charged_bytes(traits.min_part_bytes) > pool->limit_bytes()) {
+    return Status(Code::kInvalidArgument, "stream: parts of " + to.url() + " have at least " +
+                                              std::to_string(traits.min_part_bytes) +
+                                              " bytes, and the memory does not hold one");
+  }
+  std::uint64_t part_bytes = std::max(part_bytes_of(options), traits.min_part_bytes);
+  const std::uint64_t most_bytes =
+      std::clamp(most_part_bytes(options), part_bytes, std::max(part_bytes, traits.max_part_bytes));
+  const std::uint32_t parts_of_one_size = std::max(traits.max_parts / kPartSizes, 1U);
   HEADRACE_TRY_ASSIGN(Slab slab, pool->acquire(part_bytes, TimePoint::max()));
   HEADRACE_TRY_ASSIGN(std::size_t count, read_full(from_fd, slab.bytes(), stop));
-  if (count < slab.bytes().size()) return put_whole(*handle, key, std::move(slab), count, stop);
+  if (count < slab.bytes().size())
+    return put_whole(*handle, key, std::move(slab), count, options.if_absent, stop);
   HEADRACE_TRY_ASSIGN(
       const auto uploader,
       io::Uploader::begin(to, *handle, key,
                           {.call = {.stop = stop}, .max_in_flight = options.max_in_flight}));
-  while (count > 0) {
+  for (std::uint32_t part_count = 1; count > 0; ++part_count) {
     HEADRACE_TRY(uploader->put(std::move(slab), count));
+    if (part_count % parts_of_one_size == 0) part_bytes = std::min(part_bytes * 2, most_bytes);
     HEADRACE_TRY_ASSIGN(slab, uploader->acquire(*pool, part_bytes));
     HEADRACE_TRY_ASSIGN(count, read_full(from_fd, slab.bytes(), stop));
   }
+  if (options.if_absent) HEADRACE_TRY(check_absent(to, key, {.stop = stop}));
   return uploader->finish();
 }
 

@@ -34,6 +34,36 @@ def test_closed_streams(tmp_path: Path, s3: simulator.Server, buckets: Path) -> 
         assert (failed.returncode, "Traceback" in failed.stderr) == (1, False), failed.stderr
 
 
+def test_options_of_a_copy_hold_for_stdin(s3: simulator.Server, buckets: Path) -> None:
+    def stream(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*HEADRACE, "cp", "-", "s3://b/x", *words],
+            input="new",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def content() -> str | None:
+        return (buckets / "b" / "x").read_text() if (buckets / "b" / "x").exists() else None
+
+    done = stream("--dry-run")
+    assert (done.returncode, done.stdout, content()) == (0, "would copy - -> s3://b/x\n", None), done.stderr
+    assert (stream("-n", "--json").returncode, content()) == (0, "new")
+    (buckets / "b" / "x").write_text("old")
+    for words in (("-n",), ("-n", "--dry-run")):
+        done = stream(*words)
+        assert (done.returncode, "exists: skipped" in done.stderr, content()) == (0, True, "old"), done
+    done = stream("--if-size-differ")
+    assert (done.returncode, "--if-size-differ" in done.stderr, content()) == (1, True, "old")
+    done = stream("--memory", "1MiB")
+    assert (done.returncode, "the memory does not hold one" in done.stderr, content()) == (1, True, "old")
+    assert (stream().returncode, content()) == (0, "new")
+    done = run(*HEADRACE, "cp", "--dry-run", "s3://b/x", "-")
+    assert (done.returncode, done.stdout) == (0, "would copy s3://b/x -> -\n")
+
+
 def test_a_full_output_is_named() -> None:
     done = run("sh", "-c", f"'{sys.executable}' -m headrace.cli version > /dev/full")
     assert (done.returncode, done.stderr) == (1, "headrace: the output: No space left on device\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import pty
 import subprocess
@@ -108,8 +109,56 @@ def test_names_are_left_out_everywhere(cli: Any, s3: simulator.Server, logs: Pat
 def test_patterns_of_cat(cli: Any, s3: simulator.Server, logs: Path) -> None:
     assert cli("cat", "s3://b/logs/*.txt").out == "1.txt\n2.txt\n[12].txt\n"
     assert cli("cat", "--range", "0-0", "s3://b/logs/**.tmp").out == "3d"
+    for wrong in (
+        "\N{SUPERSCRIPT TWO}-3",
+        "0-\N{SUPERSCRIPT TWO}",
+        "\N{ARABIC-INDIC DIGIT ONE}-3",
+        "1",
+        "-3",
+    ):
+        refused = cli("cat", f"--range={wrong}", "s3://b/logs/1.txt")
+        assert (refused.code, "expected FIRST-LAST" in refused.err) == (1, True), refused.err
     missing = cli("cat", "s3://b/logs/9*")
     assert (missing.code, "s3://b/logs/9*" in missing.err) == (1, True)
+
+
+def test_what_matches_nothing_is_told(cli: Any, s3: simulator.Server, logs: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for words in (
+        ("s3://b/*.nope",),
+        ("s3://b/n*.nope",),
+        (f"{tmp_path}/empty/*",),
+        ("-r", "s3://b/", "--include", "*.nope"),
+        ("-r", "s3://b/", "--exclude", "*"),
+    ):
+        done = cli("ls", *words)
+        assert (done.code, "nothing" in done.err) == (1, True), words
+        done = cli("du", *(word for word in words if word != "-r"))
+        assert (done.code, "nothing" in done.err) == (1, True), words
+    assert cli("ls", f"{tmp_path}/empty").code == cli("du", f"{tmp_path}/empty").code == 0
+
+
+def test_a_missing_one_stops_no_other(cli: Any, s3: simulator.Server, logs: Path) -> None:
+    names = ["s3://b/logs/1.txt", "s3://b/logs/2.txt"]
+    done = cli("rm", names[0], "s3://b/missing", names[1])
+    assert (done.code, done.out, "s3://b/missing" in done.err) == (1, "2 deleted\n", True), done
+    done = cli("rm", "s3://b/missing", "--json")
+    assert (done.code, json.loads(done.out)) == (1, {"deleted": 0, "failed": 1})
+
+
+def test_wrong_words_are_answered_with_the_right_ones(
+    cli: Any, s3: simulator.Server, logs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "x").write_text("123456")
+    for words, answer in (
+        (("cp", "s3://b/*", "-"), "headrace cat"),
+        (("cp", "-r", "s3://b/logs", "-"), "headrace cat"),
+        (("sync", f"{tmp_path}/x", "s3://b/x"), "headrace cp"),
+        (("cat", "--range", "100-200", f"{tmp_path}/x"), "has 6 bytes"),
+        (("cat", "--json", "--range", "100-200", f"{tmp_path}/x"), "has 6 bytes"),
+    ):
+        done = cli(*words)
+        assert (done.code, done.out, answer in done.err) == (1, "", True), (words, done)
 
 
 def test_raw_takes_the_name_as_it_is(cli: Any, s3: simulator.Server, logs: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -35,6 +36,26 @@ def test_a_failure_stops_nothing_and_is_told(
     assert "3 of 6 commands failed" in done.err
 
 
+def test_a_hash_inside_a_word_is_no_comment(
+    cli: Any, s3: simulator.Server, buckets: Path, tmp_path: Path
+) -> None:
+    for name in ("data#old/x", "data/x", "data#/x", "a #b", "c"):
+        (buckets / "b" / name).parent.mkdir(exist_ok=True)
+        (buckets / "b" / name).write_text(name)
+    commands = tmp_path / "commands"
+    commands.write_text(
+        "rm -r --yes s3://b/data#old\n"
+        "rm 's3://b/a #b' # it's one\n"
+        "\t# rm s3://b/c\n"
+        "rm -r --yes s3://b/data#\t#\n"
+        'cp s3://b/"c"#d s3://b/e  #f\n'
+        "cp s3://b/c s3://b/\\#g\n"
+    )
+    done = cli("run", "--workers", "1", str(commands))
+    assert (done.code, f"{commands}:5: " in done.err, "1 of 5 commands failed" in done.err) == (1, True, True)
+    assert contents(buckets / "b") == {"data/x": b"data/x", "c": b"c", "#g": b"c"}
+
+
 def test_commands_from_stdin_run_beside_each_other(
     cli: Any, s3: simulator.Server, buckets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,8 +84,15 @@ def test_options_hold_for_all_that_do_not_say_otherwise(
 
 def test_mistakes_in_the_file_are_named(cli: Any, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
-    lines.write_text("ls 'unclosed\n")
-    assert f"{lines}:1: " in cli("run", str(lines)).err
+    (tmp_path / "x").write_text("x")
+    lines.write_text(f"cp {tmp_path}/x {tmp_path}/y\nls 'unclosed\ncp {tmp_path}/x {tmp_path}/z\n")
+    done = cli("run", str(lines), "--json")
+    assert (done.code, f"{lines}:2: " in done.err) == (1, True), done.err
+    assert (json.loads(done.out), (tmp_path / "y").exists(), (tmp_path / "z").exists()) == (
+        {"commands": 3, "failed": 1},
+        True,
+        True,
+    )
     assert cli("run", str(tmp_path / "none")).code == 1
     lines.write_text(f"ls --frobnicate {tmp_path}\nrun x\n")
     done = cli("run", "-w", "1", str(lines))

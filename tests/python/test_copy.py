@@ -75,10 +75,19 @@ def test_random_trees_come_back_equal(
     assert contents(place / "back") == tree
 
 
-def test_thousands_of_small_files_there_and_back(cli: Any, s3: simulator.Server, tmp_path: Path) -> None:
+def make_old(root: Path) -> None:
+    """Gives files a time in a second in which nothing was copied."""
+    for path in root.rglob("*"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+
+
+def test_thousands_of_small_files_there_and_back(
+    cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path
+) -> None:
     tree = {f"d{i % 7}/f{i}": str(i).encode() * (i % 50) for i in range(3000)}
     write_tree(tmp_path / "from", tree)
     assert cli("cp", "-r", str(tmp_path / "from"), "s3://b/many", "--json").json()["objects"] == 3000
+    make_old(buckets / "b")
     assert cli("sync", "s3://b/many", str(tmp_path / "back"), "--json").json()["objects"] == 3000
     assert contents(tmp_path / "back") == tree
     assert hidden(tmp_path / "back") == []
@@ -92,6 +101,7 @@ def test_sync_copies_deletes_and_tells_before(
 ) -> None:
     source = write_tree(tmp_path / "from", {"same": b"1", "changed": b"22", "new": b"3", "x.tmp": b"t"})
     target = write_tree(buckets / "b" / "t", {"same": b"1", "changed": b"2", "extra": b"4", "kept.tmp": b"5"})
+    make_old(source)
     arguments = ("sync", "--delete", "--exclude", "*.tmp", str(source), "s3://b/t")
     told = cli(*arguments, "--dry-run")
     assert told.code == 0
@@ -101,6 +111,25 @@ def test_sync_copies_deletes_and_tells_before(
     done = cli(*arguments, "--json").json()
     assert (done["objects"], done["deleted"], done["skipped"]) == (2, 1, 1)
     assert contents(target) == {"same": b"1", "changed": b"22", "new": b"3", "kept.tmp": b"5"}
+
+
+def test_sync_finds_what_changed_in_the_second_of_the_last_one(
+    cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path
+) -> None:
+    source = tmp_path / "from"
+    for target, there in (("s3://b/t", buckets / "b" / "t"), (str(tmp_path / "t"), tmp_path / "t")):
+        write_tree(source, {"x": b"1"})
+        assert cli("sync", str(source), target).code == 0
+        write_tree(source, {"x": b"2"})
+        assert cli("sync", str(source), target).code == 0
+        assert contents(there) == {"x": b"2"}
+        # A needless copy of what was written in that second ends with it.
+        time.sleep(1.1)
+        assert cli("sync", str(source), target).code == 0
+        assert cli("sync", str(source), target, "--json").json()["skipped"] == 1
+    make_old(source)
+    assert cli("cp", "-r", "--keep-times", str(source), str(tmp_path / "kept")).code == 0
+    assert cli("sync", str(source), str(tmp_path / "kept"), "--json").json()["skipped"] == 1
 
 
 def test_sync_exact_keeps_times(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:

@@ -69,7 +69,7 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
             raise InvalidArgumentError(f"--order-option {pair}: expected KEY=VALUE")
         words = {"true": True, "false": False, "none": None}
         options[name] = (
-            words[value.lower()] if value.lower() in words else int(value) if value.isdigit() else value
+            words[value.lower()] if value.lower() in words else int(value) if value.isdecimal() else value
         )
     return options
 

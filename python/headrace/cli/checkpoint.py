@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from headrace.base.replaceable import check_replaceable
 from headrace.base.units import format_bytes
 from headrace.checkpoint.archived import explaining_archives, storage_classes_of
 from headrace.checkpoint.copying import Copying
@@ -26,7 +27,14 @@ from headrace.checkpoint.place import Place
 from headrace.checkpoint.proving import Damage, find_damage
 from headrace.checkpoint.widened import read_array
 from headrace.cli.base import confirm, fail, shown
-from headrace.cli.checkpoint_common import CheckpointWhere, many, opened, progress_bar, step_of
+from headrace.cli.checkpoint_common import (
+    CheckpointWhere,
+    many,
+    need_directory,
+    opened,
+    progress_bar,
+    step_of,
+)
 from headrace.cli.checkpoint_moving import convert, resume_upload
 from headrace.cli.checkpoint_text import array_row, tree_json, tree_lines
 from headrace.cli.common import print_json
@@ -243,6 +251,7 @@ def cat(
 
 
 def _write_npy(path: str, array: Any) -> None:
+    check_replaceable(path)
     partial = f"{path}.partial"
     try:
         with open(partial, "wb") as file:
@@ -498,6 +507,7 @@ def gc(
     * `headrace ckpt gc s3://bucket/run-17 --older-than 2d --yes` — of a run that has ended
     """
     age = _age(older_than) if older_than else None
+    need_directory(url)
     with opened(url, where) as place:
         rows = find_leftovers(place, age)
         going = [row for row in rows if row.goes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,8 +14,9 @@ from headrace.cli.bar import make_bar
 from headrace.cli.declare import Where, option
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.store.store import Store
+from headrace.store.urls import local_path
 
-__all__ = ["CheckpointWhere", "many", "opened", "progress_bar", "step_of"]
+__all__ = ["CheckpointWhere", "many", "need_directory", "opened", "progress_bar", "step_of"]
 
 
 class CheckpointWhere(Where):
@@ -40,6 +42,14 @@ def opened(url: str, where: CheckpointWhere) -> Iterator[Place]:
         yield place
     finally:
         place.close()
+
+
+def need_directory(url: str) -> None:
+    """Raises NotFoundError for a local directory that is not there: nothing to do in one whose name is wrong is
+    no success."""
+    path = local_path(url)
+    if path is not None and not os.path.isdir(path):
+        raise NotFoundError(f"{url}: no such directory")
 
 
 def step_of(place: Place, text: str) -> int:

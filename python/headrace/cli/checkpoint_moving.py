@@ -11,7 +11,7 @@ from headrace.base.units import format_bytes
 from headrace.checkpoint.converting import Conversion
 from headrace.checkpoint.copying import Copying, left_behind
 from headrace.cli.base import fail, shown
-from headrace.cli.checkpoint_common import CheckpointWhere, many, opened, progress_bar
+from headrace.cli.checkpoint_common import CheckpointWhere, many, need_directory, opened, progress_bar
 from headrace.cli.common import print_json
 from headrace.cli.declare import DryRun, Json, Where
 from headrace.errors import InvalidArgumentError
@@ -123,6 +123,7 @@ def resume_upload(
     """
     if local_path(source) is None:
         raise InvalidArgumentError(f"{source}: expected a directory of this machine")
+    need_directory(source)
     rows = []
     with opened(source, where) as near, opened(url, where) as far:
         for manifest, missing in left_behind(near, far):

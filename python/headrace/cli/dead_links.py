@@ -1,21 +1,25 @@
-"""Links in local trees that lead nowhere: the engine's listings pass them over, a copy must not be silent about
-them. Imports nothing that is slow to import."""
+"""What the engine's listings of local trees pass over: links that lead nowhere, fifos, sockets, devices. A command
+must not be silent about them. Imports nothing that is slow to import."""
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 
 from headrace import _native
-from headrace.cli.base import is_local, local_path
+from headrace.cli.base import fail, is_local, local_path
 from headrace.cli.plan import Job
 
-__all__ = ["dead_links"]
+__all__ = ["LEADS_NOWHERE", "dead_links", "name_dead_links"]
+
+LEADS_NOWHERE = "the link leads nowhere"
+NO_FILE = "neither a file nor a directory"
 
 
-def dead_links(job: Job, names: _native.NameFilter) -> Iterator[str]:
-    """Those among what a job takes from a directory, as keys."""
+def dead_links(job: Job, names: _native.NameFilter) -> Iterator[tuple[str, str]]:
+    """(key, what it is) of those among what a job takes from a directory."""
     if not is_local(job.source.url):
         return
     root = local_path(job.source.url)
@@ -24,14 +28,25 @@ def dead_links(job: Job, names: _native.NameFilter) -> Iterator[str]:
             continue
         matches = _native.Glob(pattern).matches if pattern else None
         base = prefix[: prefix.rfind("/") + 1]
-        for key in _below(root, base, ()):
+        for key, what in _below(root, base, ()):
             below = os.fsdecode(os.fsencode(key)[strip:])
             if key.startswith(prefix) and (matches is None or matches(key)) and names.accepts(below):
-                yield key
+                yield key, what
 
 
-def _below(root: str, base: str, above: tuple[tuple[int, int], ...]) -> Iterator[str]:
-    """Dead links below a directory; ``above`` are those on the way to it, which a link may lead back to."""
+def name_dead_links(url: str, *, with_hidden: bool = True) -> int:
+    """Names those below a directory on stderr; returns the exit code of a command that has left them out."""
+    code = 0
+    if is_local(url):
+        for key, what in _below(local_path(url), "", ()):
+            if not with_hidden and "/." in f"/{key}":
+                continue
+            code = fail(f"{os.path.join(local_path(url), key)}: {what}")
+    return code
+
+
+def _below(root: str, base: str, above: tuple[tuple[int, int], ...]) -> Iterator[tuple[str, str]]:
+    """Those below a directory; ``above`` are the directories on the way to it, which a link may lead back to."""
     try:
         here = os.stat(os.path.join(root, base))
         entries = list(os.scandir(os.path.join(root, base)))
@@ -41,15 +56,19 @@ def _below(root: str, base: str, above: tuple[tuple[int, int], ...]) -> Iterator
     if identity in above:
         return
     for entry in entries:
-        if entry.is_symlink() and _is_dead(entry):
-            yield base + entry.name
+        if what := _what_is_passed_over(entry):
+            yield base + entry.name, what
         elif entry.is_dir():
             yield from _below(root, f"{base}{entry.name}/", (*above, identity))
 
 
-def _is_dead(entry: os.DirEntry[str]) -> bool:
+def _what_is_passed_over(entry: os.DirEntry[str]) -> str:
+    """Empty: nothing, the listing has it."""
+    if not entry.is_symlink() and (entry.is_file() or entry.is_dir()):
+        return ""
     try:
-        entry.stat()
+        mode = os.stat(entry.path).st_mode
     except OSError as error:
-        return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-    return False
+        is_dead = error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+        return LEADS_NOWHERE if is_dead and entry.is_symlink() else ""
+    return "" if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else NO_FILE

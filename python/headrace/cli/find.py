@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace import _native
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace._native import ObjectInfo
     from headrace.store.store import Store
 
-__all__ = ["Found", "find", "has_pattern", "named", "need_key"]
+__all__ = ["Found", "Level", "find", "has_pattern", "level_of", "named", "need_key"]
 
 
 class Found(NamedTuple):
@@ -57,6 +57,30 @@ def find(stores: Stores, url: str, names: Names, recursive: bool) -> Found:
         if keys.matches(info.key.rstrip("/")) or below.matches(info.key)
     )
     return Found(store, keys.prefix, _accepted(found, names, len(directory)))
+
+
+class Level(NamedTuple):
+    """Where in a local tree what a URL names may lie."""
+
+    root: str
+    prefix: str
+    """What all names right below it start with."""
+    is_pattern: bool
+    is_deep: bool
+    """Names below its own level, too."""
+    matches: Callable[[str], bool]
+    """Whether the URL names this one below the root; of a directory with or without a slash."""
+
+
+def level_of(url: str, names: Names, recursive: bool) -> Level:
+    glob = wildcard(url) if has_pattern(url, names) else None
+    if glob is None:
+        return Level(split_url(url)[0], "", False, recursive, lambda key: True)
+    root, _, pattern = split_wildcard(url, glob)
+    keys = _native.Glob(pattern)
+    below = _native.Glob(pattern.rstrip("/") + "/**") if recursive else keys
+    is_deep = recursive or "/" in pattern or "**" in pattern
+    return Level(root, keys.prefix, True, is_deep, lambda key: keys.matches(key) or below.matches(key))
 
 
 def _accepted(found: Iterator[ObjectInfo], names: Names, strip: int) -> Iterator[ObjectInfo]:

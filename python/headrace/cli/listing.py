@@ -92,7 +92,7 @@ def list_objects(
             print_json({"objects": count, "bytes": size})
         elif total or summarize:
             sys.stdout.write(f"{count:,} objects, {size:,} bytes ({format_bytes(size)})\n")
-        if not count and prefix:
+        if not count and (prefix or _chooses(url, names)):
             return fail(_nothing(url, names))
     return 0
 
@@ -113,6 +113,12 @@ def _line(info: ObjectInfo, root: str, long: bool, human: bool) -> str:
     size = "-" if is_directory else format_bytes(info.size) if human else f"{info.size:,}"
     tail = f" {info.etag}" if long and not is_directory else ""
     return f"{'' if is_directory else _when(info.modified):19} {size:>14} {shown(root + info.key + tail)}\n"
+
+
+def _chooses(url: str, names: Names) -> bool:
+    """Whether only some names of what the URL begins with are asked for: then none of them is an error, and an
+    empty bucket is not."""
+    return bool(names.include or names.exclude) or has_pattern(url, names)
 
 
 def _nothing(url: str, names: Names) -> str:
@@ -153,10 +159,9 @@ def du(
                     entry = sums.setdefault("/".join(components[:level]), [0, 0])
                     entry[0] += info.size
                     entry[1] += 1
-            if not sums[""][1] and prefix:
-                raise NotFoundError(
-                    _nothing(url, names) if names.include or names.exclude else f"{url}: nothing below it"
-                )
+            chooses = _chooses(url, names)
+            if not sums[""][1] and (prefix or chooses):
+                raise NotFoundError(_nothing(url, names) if chooses else f"{url}: nothing below it")
             for name in sorted(sums, key=lambda n: (n == "", n)):
                 size, count = sums[name]
                 below = without_secrets(url if not name else f"{split_url(url)[0].rstrip('/')}/{base}{name}/")

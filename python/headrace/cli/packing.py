@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from headrace import _native
 from headrace.base.progress import progress_bar
 from headrace.base.units import format_bytes, parse_bytes
-from headrace.cli.base import print_json
+from headrace.cli.base import local_path, print_json
+from headrace.cli.dead_links import name_dead_links
 from headrace.cli.declare import DataWhere, FileFields, Json, Memory, argument, option
 from headrace.errors import InvalidArgumentError
 from headrace.store.store import Store
@@ -207,9 +208,9 @@ def pack(
     seconds = time.monotonic() - started
     if json:
         print_json({**result, "seconds": seconds})
-        return 0
-    _print_summary(result, seconds, dry_run)
-    return 0
+    else:
+        _print_summary(result, seconds, dry_run)
+    return 0 if kind == PYTHON else name_dead_links(source, with_hidden=False)
 
 
 def _refuse_with_tokens(others: dict[str, object]) -> None:
@@ -227,7 +228,8 @@ def _is_gzip(compression: str) -> bool:
 def _is_files(source: str, kind: str, options: dict[str, Any], memory: str) -> bool:
     if kind != "auto":
         return kind == FILES
-    if os.path.isfile(source) or (is_pattern(source) and not os.path.exists(source)):
+    path = local_path(source)
+    if os.path.isfile(path) or (is_pattern(source) and not os.path.exists(path)):
         return False
     with Store(source, memory=memory, **options) as store:
         # Where nothing is below it, it may be one object: that is a dataset.
@@ -255,7 +257,7 @@ def _pack_python(
     source: str, target: str, columns: str | None, settings: dict[str, Any], refused: dict[str, object]
 ) -> dict[str, Any]:
     from headrace.prepare.conversion import write
-    from headrace.prepare.job import load_callable, parse_columns
+    from headrace.prepare.job import parse_columns, samples_of
 
     for name, value in refused.items():
         if value:
@@ -265,7 +267,7 @@ def _pack_python(
         if wrong := [target for source, target, encoding in chosen if source != target or not encoding]:
             raise InvalidArgumentError(f"--columns {wrong[0]}: samples of a program take NAME:ENCODING")
         settings = {**settings, "columns": {target: encoding for _, target, encoding in chosen}}
-    return write(load_callable(source)(), target, **settings)
+    return write(samples_of(source), target, **settings)
 
 
 def _print_summary(result: dict[str, Any], seconds: float, dry_run: bool) -> None:

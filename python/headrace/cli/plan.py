@@ -6,7 +6,16 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace import _native
-from headrace.cli.base import Stores, is_local, local_path, need_url, split_url, split_wildcard, wildcard
+from headrace.base.replaceable import check_replaceable
+from headrace.cli.base import (
+    Stores,
+    is_local,
+    local_path,
+    need_url,
+    split_url,
+    split_wildcard,
+    wildcard,
+)
 from headrace.cli.settings import ObjectOptions
 from headrace.errors import InvalidArgumentError
 
@@ -35,6 +44,8 @@ def _open_target(stores: Stores, url: str, is_directory: bool, written: ObjectOp
     """The store, and the key or the prefix below which all goes (empty or ending in a slash)."""
     if is_local(need_url(url)) and is_directory:
         return stores.open_to_write(local_path(url).rstrip("/") or "/", written.settings()), ""
+    if is_local(url):
+        check_replaceable(local_path(url))
     root, key = split_url(url)
     store = stores.open_to_write(root, written.settings())
     if is_directory and key and not key.endswith("/"):
@@ -74,7 +85,7 @@ def _source_task(stores: Stores, url: str, target: str, shape: Shape) -> tuple[S
         if is_local(url) and key and not os.path.isdir(local_path(url)):
             raise InvalidArgumentError(f"{url} is no directory; to copy one file leave out -r")
         name = (
-            os.path.basename(local_path(url).rstrip("/"))
+            os.path.basename(os.path.abspath(local_path(url)))  # "." and ".." are no names of objects
             if is_local(url)
             else prefix.rstrip("/").rpartition("/")[2]
         )

@@ -20,7 +20,7 @@ READ_BYTES = 8 << 20
 def _parse_range(text: str) -> tuple[int, int]:
     """[begin, end) of "0-511", "512-"."""
     first, dash, last = text.partition("-")
-    if not dash or not first.isdigit() or (last and not last.isdigit()):
+    if not (dash and text.isascii() and first.isdecimal() and (last or "0").isdecimal()):
         raise InvalidArgumentError(f"--range {text}: expected FIRST-LAST or FIRST-, such as 0-511")
     end = int(last) + 1 if last else (1 << 64) - 1
     if end <= int(first):
@@ -73,7 +73,10 @@ def cat(
 def _print_parts(store: Store, key: str, begin: int, end: int) -> None:
     import base64
 
-    end = min(end, store.head(key).size)
+    size = store.head(key).size
+    if begin > size:
+        raise InvalidArgumentError(f"{store.url}/{key} has {size} bytes: [{begin}, ...) is not in it")
+    end = min(end, size)
     for start in range(begin, end, READ_BYTES):
         part = store.get_range(key, start, min(READ_BYTES, end - start))
         print_json(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from headrace import _native
 from headrace.base.batches import batches
 from headrace.cli.base import (
     Stores,
@@ -21,13 +24,21 @@ from headrace.cli.base import (
     together,
 )
 from headrace.cli.declare import DryRun, Json, Names, Where, argument, option
-from headrace.cli.find import find, has_pattern, need_key
-from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.cli.find import Level, find, has_pattern, level_of, need_key
+from headrace.errors import (
+    CancelledError,
+    HeadraceError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
     from headrace.store.store import Store
 
 DELETE_BATCH = 1000
+HIDDEN = ".headrace-"
+"""What names of unfinished files start with: see src/store/file/file_key.h."""
 
 
 class Remover:
@@ -64,12 +75,41 @@ class Remover:
 
 
 def remove_directories(path: str) -> None:
-    """Directories that a recursive rm has emptied."""
+    """Directories in which nothing is but other such."""
     for directory, _, _ in os.walk(path, topdown=False):
-        try:
+        with suppress(OSError):
             os.rmdir(directory)
-        except OSError:
-            continue
+
+
+def _remove_emptied(level: Level, is_whole: bool) -> list[tuple[str, Exception]]:
+    """The directories that a recursive rm has emptied. Where all in them was named, also what dead copies have left
+    there, which no listing has; and it returns one that is not empty."""
+    for top in _tops(level):
+        for directory, _, files in os.walk(top, topdown=False):
+            key = os.path.relpath(directory, level.root)
+            if not (level.matches(key) or level.matches(key + "/")):
+                continue
+            for name in files if is_whole else ():
+                if f"/{HIDDEN}" in f"/{key}/{name}":
+                    with suppress(OSError):
+                        os.unlink(os.path.join(directory, name))
+            try:
+                os.rmdir(directory)
+            except OSError as error:
+                if is_whole and error.errno == errno.ENOTEMPTY:
+                    return [(directory, UnsupportedError(f"{directory} stays: it is not empty"))]
+    return []
+
+
+def _tops(level: Level) -> list[str]:
+    """The topmost directories that may be named."""
+    if not level.is_pattern:
+        return [level.root]
+    return [
+        entry.path
+        for entry in os.scandir(level.root)
+        if entry.is_dir(follow_symlinks=False) and entry.name.startswith(level.prefix)
+    ]
 
 
 def _is_link(url: str) -> bool:
@@ -96,17 +136,45 @@ class Links:
         return self._links[directory]
 
 
-def _without_links(root: str, keys: Iterable[str]) -> Iterator[str]:
-    """The names in a local tree that stand for these keys: a link to a directory for everything behind it."""
-    links = Links(root)
-    done: set[str] = set()
+def _without_links(level: Level, keys: Iterable[str], others: list[str]) -> Iterator[str]:
+    """The names in a local tree that stand for these keys: a link to a directory for everything behind it; and
+    others. A link that the URL does not name stays, and what lies behind it the store refuses to remove."""
+    links = Links(level.root)
+    done = set(others)
     for key in keys:
         link = links.above(key)
-        if not link:
+        if not link or not level.matches(link):
             yield key
         elif link not in done:
             done.add(link)
             yield link
+    yield from others
+
+
+def _others(level: Level, names: Names, base: str = "") -> Iterator[str]:
+    """What no listing has of a local tree: links to directories and such as lead nowhere, fifos, sockets,
+    devices."""
+    accepts = _native.NameFilter(names.include or [], names.exclude or []).accepts
+    try:
+        entries = list(os.scandir(os.path.join(level.root, base)))
+    except OSError:  # The listing says so.
+        return
+    for entry in entries:
+        key = base + entry.name
+        if not key.startswith(level.prefix):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            if level.is_deep:
+                yield from _others(level, names, key + "/")
+        elif not _is_file(entry) and level.matches(key) and accepts(key):
+            yield key
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link that leads to itself
+        return False
 
 
 def rm(
@@ -133,38 +201,19 @@ def rm(
 
     * `headrace rm --dry-run 's3://bucket/logs/2024-*.txt'`
     """
-    deleted, failures = 0, []
-    keys: Iterable[str]
+    deleted = 0
+    failures: list[tuple[str, Exception]] = []
+    how = _How(recursive, dry_run, yes, json, names)
     with Stores(where) as stores:
         for url in urls:
-            has_wildcards = has_pattern(url, names)
-            is_many = recursive or has_wildcards
-            if _is_link(url):
-                directory, name = os.path.split(local_path(url))
-                store, keys, is_many = stores.open(directory or "."), [name], False
-            elif not is_many:
-                store, key = stores.split(url)
-                store.head(need_key(url, key))
-                keys = [key]
-            else:
-                if recursive and not has_wildcards and split_url(url)[1] and not url.endswith("/"):
-                    url += "/"
-                store, _, objects = find(stores, url, names, recursive)
-                keys = (info.key for info in objects if recursive or not info.key.endswith("/"))
-                if recursive and is_local(url) and not has_wildcards:
-                    keys = _without_links(local_path(url), keys)
-            if is_many and not yes and not dry_run:
-                if not sys.stdin.isatty() or together.stores is not None:
-                    raise InvalidArgumentError(
-                        f"Delete what is at {url}? Cannot ask without a terminal: add --yes"
-                    )
-                keys = list(keys)
-                confirm(f"Delete {len(keys):,} objects at {url}?")
-            done, failed = _remove(store, url, keys, dry_run, json)
+            try:
+                done, failed = _rm(stores, url, how)
+            except (CancelledError, InvalidArgumentError):
+                raise
+            except HeadraceError as error:
+                done, failed = 0, [(url, error)]
             deleted += done
             failures += failed
-            if recursive and is_local(url) and is_many and not dry_run and not failed:
-                remove_directories(local_path(url))
     if json:
         print_json(
             {
@@ -175,9 +224,52 @@ def rm(
         )
     else:
         sys.stdout.write(f"{'would delete ' if dry_run else ''}{deleted:,}{'' if dry_run else ' deleted'}\n")
-    for key, error in failures[:50]:
-        fail(f"{key}: {error}")
+    for key, failure in failures[:50]:
+        fail(str(failure) if key in str(failure) else f"{key}: {failure}")
     return 1 if failures else 0
+
+
+class _How(NamedTuple):
+    """The options of one rm."""
+
+    recursive: bool
+    dry_run: bool
+    yes: bool
+    json: bool
+    names: Names
+
+
+def _rm(stores: Stores, url: str, how: _How) -> tuple[int, list[tuple[str, Exception]]]:
+    """What one URL names: how many were removed, and which not."""
+    keys: Iterable[str]
+    names, recursive = how.names, how.recursive
+    has_wildcards = has_pattern(url, names)
+    is_many = recursive or has_wildcards
+    level = None
+    if _is_link(url):
+        directory, name = os.path.split(local_path(url))
+        store, keys, is_many = stores.open(directory or "."), [name], False
+    elif not is_many:
+        store, key = stores.split(url)
+        store.head(need_key(url, key))
+        keys = [key]
+    else:
+        if recursive and not has_wildcards and split_url(url)[1] and not url.endswith("/"):
+            url += "/"
+        store, _, objects = find(stores, url, names, recursive)
+        keys = (info.key for info in objects if recursive or not info.key.endswith("/"))
+        if is_local(url):
+            level = level_of(url, names, recursive)
+            keys = _without_links(level, keys, list(_others(level, names)))
+    if is_many and not how.yes and not how.dry_run:
+        if not sys.stdin.isatty() or together.stores is not None:
+            raise InvalidArgumentError(f"Delete what is at {url}? Cannot ask without a terminal: add --yes")
+        keys = list(keys)
+        confirm(f"Delete {len(keys):,} objects at {url}?")
+    done, failed = _remove(store, url, keys, how.dry_run, how.json)
+    if level is not None and recursive and not how.dry_run and not failed:
+        failed = _remove_emptied(level, is_whole=not (names.include or names.exclude))
+    return done, failed
 
 
 def _remove(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -24,9 +25,26 @@ POLL_SECONDS = 0.2
 """Python takes Ctrl-C between two waits."""
 
 
+_PIECE = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*"|.""", re.DOTALL)
+"""A character of a line, or all that one quote or backslash covers."""
+
+
 class _Line(NamedTuple):
     label: str
     words: list[str]
+    problem: str = ""
+    """Why there are no words."""
+
+
+def _without_comment(text: str) -> str:
+    """As a shell: # begins a comment at the start of a word only. shlex would end `data#old` after `data`, and
+    delete something else."""
+    is_start = True
+    for piece in _PIECE.finditer(text) if "#" in text else ():
+        if is_start and piece[0] == "#":
+            return text[: piece.start()]
+        is_start = piece[0] in " \t\r\n"
+    return text
 
 
 def _lines(file: str) -> Iterator[_Line]:
@@ -36,9 +54,10 @@ def _lines(file: str) -> Iterator[_Line]:
         for number, text in enumerate(source, 1):
             label = f"{name}:{number}: "
             try:
-                words = shlex.split(text, comments=True)
+                words = shlex.split(_without_comment(text))
             except ValueError as error:
-                raise InvalidArgumentError(f"{label}{error}") from None
+                yield _Line(label, [], str(error))
+                continue
             if words[:1] == ["headrace"]:
                 words = words[1:]
             if words:
@@ -86,9 +105,12 @@ class _Runner:
 
     def _run(self, line: _Line) -> int:
         together.stores, together.label = self._stores, line.label
-        return guard(lambda: self._call(line.words))
+        return guard(lambda: self._call(line))
 
-    def _call(self, words: list[str]) -> int:
+    def _call(self, line: _Line) -> int:
+        words = line.words
+        if line.problem:
+            raise InvalidArgumentError(line.problem)
         parsed = self._parse(words) if words[0] in self._commands else None
         if parsed is None:
             known = f"there are {', '.join(self._commands)}"
@@ -116,15 +138,16 @@ def run_file(commands: Mapping[str, Command], parse: Parse) -> Command:
         """Run many commands in one process, beside each other, with the same connections.
 
         Lines are commands without `headrace`, quoted as for a shell; patterns are never expanded by one.
-        After # stands a comment. Commands start in their order and end in any (`--workers 1`: one after the
-        other). One that fails does not stop the others; then the exit code is 1. Options here hold for all
-        commands that do not say otherwise. Nobody is asked: `rm -r` needs `--yes`.
+        A # at the start of a word begins a comment. Commands start in their order and end in any (`--workers
+        1`: one after the other). One that fails, or is not quoted well, does not stop the others; then the exit
+        code is 1. Options here hold for all commands that do not say otherwise. Nobody is asked: `rm -r` needs
+        `--yes`.
 
         Examples:
 
         * `headrace run commands.txt`
 
-        * `headrace ls -r --json s3://b/in | jq -r '"cp s3://b/\\(.key) /data/"' | headrace run -`
+        * `headrace ls -r --json s3://b/in | jq -r '@sh "cp --raw s3://b/\\(.key) /data/"' | headrace run -`
         """
         given = {
             name: value for name, value in where.as_dict().items() if value != getattr(Where, name, None)

@@ -10,7 +10,7 @@ from headrace import _native
 from headrace.base.units import format_bytes
 from headrace.cli.bar import Bar
 from headrace.cli.base import CANCELLED, fail, print_json, reader_left, shown, stop_if_asked, together
-from headrace.cli.dead_links import dead_links
+from headrace.cli.dead_links import LEADS_NOWHERE, dead_links
 from headrace.cli.moving import Arrived, check_moves
 from headrace.cli.plan import Job
 from headrace.errors import HeadraceError
@@ -116,7 +116,8 @@ def _run_job(job: Job, settings: Settings, totals: Totals) -> None:
     options["events"] = settings.verbose or settings.moves
     names = _native.NameFilter(options["include"], options["exclude"])
     dead = list(dead_links(job, names))
-    if dead:  # The target's copies of what they stand for are not superfluous.
+    # The target's copies of what links stand for are not superfluous.
+    if any(what == LEADS_NOWHERE for _, what in dead):
         options["delete"] = False
     native = _native.CopyJob(job.source._native, job.target._native, job.tasks, options)
     watch = _Watch(native, job, settings)
@@ -138,7 +139,16 @@ def _run_job(job: Job, settings: Settings, totals: Totals) -> None:
             totals.fail(watch.arrived.finish(is_whole))
             totals.add({"deleted": watch.arrived.removed})
     totals.failures += native.failures()
-    totals.fail([(key, "not_found", f"{job.source.url}/{key}: the link leads nowhere") for key in dead])
+    totals.fail(
+        [
+            (
+                key,
+                "not_found" if what == LEADS_NOWHERE else "unsupported",
+                f"{job.source.url}/{key}: {what}",
+            )
+            for key, what in dead
+        ]
+    )
 
 
 def _report(totals: Totals, settings: Settings) -> int:

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from headrace import _native
+from headrace.base.replaceable import check_replaceable
 from headrace.base.units import parse_bytes
-from headrace.cli.base import Stores, data_on_stdout, is_local, print_json, split_url, together
+from headrace.cli.base import (
+    Stores,
+    data_on_stdout,
+    is_local,
+    local_path,
+    note,
+    print_json,
+    shown,
+    split_url,
+    together,
+    wildcard,
+)
 from headrace.cli.declare import DataWhere, DryRun, Json, Names, argument, option
 from headrace.cli.plan import Shape, plan, target_is_directory
 from headrace.cli.running import Settings, run
 from headrace.cli.settings import ObjectOptions
 from headrace.errors import InvalidArgumentError
+from headrace.store.urls import without_secrets
 
 STREAM_MEMORY_SHARE = 2
 LEAST_MEMORY = 16 << 20
@@ -157,8 +175,10 @@ def cp(
         transfer, json, rule=rule, keep_times=keep_times, flatten=flatten, version_id=version_id
     )
     with _stores(where, transfer) as stores:
-        if target == "-" or "-" in sources:
-            return _stream(stores, sources, target, settings, written)
+        if target == "-" or (len(sources) == 1 and sources != ["-"] and _is_device(target)):
+            return _to_stream(stores, sources, target, shape, settings, written)
+        if "-" in sources:
+            return _from_stdin(stores, sources, target, settings, written)
         return run(plan(stores, sources, target, shape, written), settings)
 
 
@@ -200,33 +220,94 @@ def mv(
         return run(plan(stores, sources, target, shape, written), settings._replace(moves=True))
 
 
-def _stream(
+def _is_device(target: str) -> bool:
+    """A terminal, /dev/null: written to as stdout is, not replaced."""
+    try:
+        return is_local(target) and stat.S_ISCHR(os.stat(local_path(target)).st_mode)
+    except OSError:
+        return False
+
+
+@contextmanager
+def _output(target: str) -> Iterator[int]:
+    """The descriptor of stdout or of a device."""
+    if target == "-":
+        with data_on_stdout():
+            yield 1
+        return
+    with open(local_path(target), "wb", buffering=0) as device:
+        yield device.fileno()
+
+
+def _to_stream(
+    stores: Stores, sources: list[str], target: str, shape: Shape, settings: Settings, written: ObjectOptions
+) -> int:
+    name = "stdout" if target == "-" else target
+    if written.settings():
+        raise InvalidArgumentError(f"{name} keeps no settings: leave out {written.flags()}")
+    if shape.recursive or any(shape.pattern(url) is not None for url in sources):
+        raise InvalidArgumentError(f"{name} takes one plain object; all that a pattern names: headrace cat")
+    memory = settings.job["memory_bytes"] // STREAM_MEMORY_SHARE
+    for url in sources:
+        store, key = stores.split(url)
+        if settings.dry_run:
+            store.head(key)
+            _would_copy(settings, url, target)
+            continue
+        with _output(target) as descriptor:
+            _native.read_stream(
+                store._native,
+                key,
+                descriptor,
+                memory_bytes=memory,
+                version_id=settings.job["version_id"] or "",
+            )
+    return 0
+
+
+def _would_copy(settings: Settings, source: str, target: str) -> None:
+    if settings.json:
+        print_json({"action": "copy", "from": source, "to": target, "dry_run": True})
+    elif not settings.quiet:
+        sys.stdout.write(shown(f"would copy {without_secrets(source)} -> {without_secrets(target)}") + "\n")
+
+
+def _from_stdin(
     stores: Stores, sources: list[str], target: str, settings: Settings, written: ObjectOptions
 ) -> int:
     started = time.monotonic()
-    memory = settings.job["memory_bytes"] // STREAM_MEMORY_SHARE
-    version_id = settings.job["version_id"] or ""
-    if target == "-":
-        if written.settings():
-            raise InvalidArgumentError("stdout keeps no settings: leave out " + written.flags())
-        for url in sources:
-            store, key = stores.split(url)
-            with data_on_stdout():
-                _native.read_stream(store._native, key, 1, memory_bytes=memory, version_id=version_id)
-        return 0
+    rule = settings.job["rule"]
     if sources != ["-"] or target_is_directory(target):
         raise InvalidArgumentError("stdin becomes one object: headrace cp - s3://bucket/key")
     if together.stores is not None:
         raise InvalidArgumentError("stdin cannot be copied by one of many commands")
-    if version_id:
+    if settings.job["version_id"]:
         raise InvalidArgumentError("stdin has no versions: leave out --version-id")
+    if rule == "size":
+        raise InvalidArgumentError("the size of stdin is not known: leave out --if-size-differ")
+    if is_local(target):
+        check_replaceable(local_path(target))
     root, key = split_url(target)
     store = stores.open_to_write(root, written.settings())
-    info = _native.write_stream(
-        store._native, key, 0, part_bytes=settings.job["part_bytes"] or 8 << 20, memory_bytes=memory
-    )
+    is_skipped = rule == "absent" and store.exists(key)
+    size = 0
+    if settings.dry_run and not is_skipped:
+        _would_copy(settings, "-", target)
+        return 0
+    if not is_skipped:
+        size = _native.write_stream(
+            store._native,
+            key,
+            0,
+            part_bytes=settings.job["part_bytes"] or 8 << 20,
+            memory_bytes=settings.job["memory_bytes"] // STREAM_MEMORY_SHARE,
+            if_absent=rule == "absent",
+        ).size
+    elif not (settings.json or settings.quiet):
+        note(f"{target} exists: skipped")
     if settings.json:
-        print_json({"objects": 1, "bytes": info.size, "skipped": 0, "seconds": time.monotonic() - started})
+        counts = {"objects": int(not is_skipped), "bytes": size, "skipped": int(is_skipped)}
+        print_json({**counts, "seconds": time.monotonic() - started})
     return 0
 
 
@@ -264,6 +345,9 @@ def sync(
     """
     if exact and size_only:
         raise InvalidArgumentError("--exact and --size-only exclude each other")
+    is_pattern = not transfer.raw and source and wildcard(source) is not None
+    if source and is_local(source) and not is_pattern and not os.path.isdir(local_path(source)):
+        raise InvalidArgumentError(f"{source} is no directory; to copy one file: headrace cp")
     rule = "different" if exact else "size" if size_only else "newer"
     settings = _settings(transfer, json, rule=rule, delete=delete)
     with _stores(where, transfer) as stores:

@@ -13,6 +13,7 @@ import typer
 
 from headrace.base.units import format_bytes
 from headrace.cli.common import Format, console, fail, print_json
+from headrace.cli.dead_links import name_dead_links
 from headrace.cli.declare import DataWhere, Json, Memory
 from headrace.cli.index import Shape
 from headrace.cli.library import add
@@ -181,7 +182,7 @@ def manifest_create(
     memory: Memory = "256MiB",
     where: DataWhere,
     json: Json = False,
-) -> None:
+) -> int:
     """Write the SHA-256 of every object below URL, in the form that `sha256sum --check` reads.
 
     Examples:
@@ -198,7 +199,7 @@ def manifest_create(
     text = checks.format_manifest(digests)
     if output == "-":
         sys.stdout.write(text)
-        return
+        return name_dead_links(url)
     if output is None:
         with Store(url, **options) as store:
             store.put(checks.MANIFEST_KEY, os.fsencode(text))
@@ -213,6 +214,7 @@ def manifest_create(
             f"{made}: {len(digests):,} objects, {format_bytes(count)} hashed in {seconds:.1f} s",
             markup=False,
         )
+    return name_dead_links(url)
 
 
 def manifest_check(
