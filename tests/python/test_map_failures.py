@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +20,8 @@ import pytest
 from map_loaders import open_loader
 
 import headrace as hr
+from headrace.loader.mapping.messages import READY
+from headrace.loader.mapping.process import WorkerProcess
 
 
 def ids_of(loader: Any) -> list[int]:
@@ -57,6 +60,21 @@ def test_a_batch_that_ends_three_workers_is_an_error_that_names_it(few_numbers: 
         mapped.set_epoch(1)
         (tmp_path / "count").write_bytes(bytes(1000))
         assert sorted(set(ids_of(mapped))) == list(range(211))
+
+
+def test_what_a_worker_said_before_it_ended_with_tasks_unread_is_heard() -> None:
+    """Else one that was ready counts as one that never started, and its answer as none."""
+    worker = object.__new__(WorkerProcess)
+    worker.is_ready = False
+    worker.connection, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with worker.connection:
+        other.send(READY)
+        worker.connection.send(b"a task")
+        other.close()
+        assert worker.receive() is None
+        assert worker.is_ready
+        with pytest.raises(EOFError):
+            worker.receive()
 
 
 def test_a_worker_killed_from_outside_is_replaced(few_numbers: Path) -> None:

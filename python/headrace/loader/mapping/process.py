@@ -112,10 +112,7 @@ class WorkerProcess:
 
     def receive(self) -> Reply | None:
         """The next reply, if there is one; waits for a packet. Raises EOFError where the process has ended."""
-        try:
-            data = self.connection.recv(MOST_BYTES)
-        except ConnectionError:
-            data = b""
+        data = self._packet()
         if not data:
             raise EOFError
         if self.is_ready:
@@ -124,6 +121,16 @@ class WorkerProcess:
         self.is_ready = data == READY
         self.problem = "" if self.is_ready else data.decode(errors="replace")
         return None
+
+    def _packet(self) -> bytes:
+        """Empty where the process has ended and all that it sent was taken. One that has ended with tasks unread
+        resets the connection, which is told before what it had sent, once."""
+        for _ in range(2):
+            try:
+                return self.connection.recv(MOST_BYTES)
+            except ConnectionError:
+                continue
+        return b""
 
     def ended(self) -> str:
         """Waits for the end of a process whose socket is closed; how it ended."""
