@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal
 from typing import Any, TypedDict
+
+import numpy as np
 
 from headrace.base.option_names import OptionNames
 from headrace.errors import InvalidArgumentError
@@ -108,12 +113,27 @@ def native_options(options: DatasetOptions) -> dict[str, Any]:
     if columns is not None:
         given["columns"] = column_names(columns)
     if where is not None:
-        given["row_groups_where"] = json.dumps([list(term) for term in where], default=str)
+        given["row_groups_where"] = json.dumps([list(term) for term in where], default=_compared)
     if keys is not None:
         given["keys"] = list(keys)
         if not given["keys"]:
             raise InvalidArgumentError("keys=[]: a dataset has at least one object")
     return given
+
+
+def _compared(value: Any) -> Any:
+    """A value of ``where`` that JSON lacks, as headrace.data.tables.pruning reads it."""
+    if isinstance(value, uuid.UUID):
+        value = value.bytes
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"bytes": bytes(value).hex()}
+    if isinstance(value, date | time | Decimal):
+        return str(value)
+    if isinstance(value, np.generic) and not isinstance(value, np.datetime64 | np.timedelta64):
+        return value.item()
+    raise InvalidArgumentError(
+        f"where: {value!r} is a {type(value).__qualname__}; expected numbers, text, bytes, dates and times"
+    )
 
 
 _DATASET_OPTIONS = frozenset(DatasetOptions.__annotations__)

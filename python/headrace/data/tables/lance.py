@@ -30,6 +30,8 @@ _SAMPLED_ROWS = 64
 
 
 def describe(spec: dict[str, Any], head: memoryview, body: memoryview) -> str:
+    # Another table may be in its place now, whose versions have the same numbers.
+    _open.cache_clear()
     url = spec["url"].removeprefix("file://")
     table = _lance().dataset(url)
     outputs = [

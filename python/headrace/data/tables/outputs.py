@@ -159,6 +159,12 @@ def _outputs(kind: Any, declared: Any, name: str, path: tuple[str, ...], first_l
     """``kind``: the type as it is unpacked. ``declared``: as the writer had it in Arrow, which knows sizes of
     lists and shapes."""
     extension_shape = tuple(getattr(declared, "shape", None) or ())
+    permutation = list(getattr(declared, "permutation", None) or ())
+    if permutation != sorted(permutation):
+        raise UnsupportedError(
+            f"column '{name}': its tensors have the permutation {permutation}; write them in the order of their axes, or "
+            "leave the column out with columns="
+        )
     kind, declared = _storage(kind), _storage(declared)
     leaves = tuple(range(first_leaf, first_leaf + _leaf_count(kind)))
     if not arrow().types.is_struct(kind):

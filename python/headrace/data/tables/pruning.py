@@ -42,6 +42,8 @@ def _like(value: Any, example: Any) -> Any:
     """A value of the predicate as statistics hold it: JSON has no bytes, dates or decimals."""
     if isinstance(value, list):
         return [_like(item, example) for item in value]
+    if isinstance(value, dict):
+        return bytes.fromhex(value["bytes"])
     if isinstance(example, bytes) and isinstance(value, str):
         return value.encode()
     if hasattr(example, "isoformat") and isinstance(value, str):

@@ -1,0 +1,76 @@
+"""Tables as few write them: predicates on bytes, tensors whose axes lie otherwise, another table in the same place."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+IDS = [uuid.UUID(int=i << 64 | i) for i in (1, 2, 3)]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rows")
+    columns = {
+        "bytes": pa.array([b"\xff\x00", b"a", b"zz"]),
+        "id": pa.array([each.bytes for each in IDS], pa.binary(16)),
+        "n": pa.array([1, 2, 3]),
+        "day": pa.array([datetime.date(2020, 1, day) for day in (1, 2, 3)]),
+    }
+    pq.write_table(pa.table(columns), folder / "x.parquet", row_group_size=1)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("term", "count"),
+    [
+        (("bytes", "==", b"\xff\x00"), 1),
+        (("bytes", "in", [b"a", bytearray(b"zz")]), 2),
+        (("bytes", "==", "a"), 1),
+        (("bytes", "<", b"b"), 1),
+        (("id", "==", IDS[2]), 1),
+        (("n", ">=", np.int64(2)), 2),
+        (("day", "<", datetime.date(2020, 1, 2)), 1),
+    ],
+)
+def test_row_groups_are_found_by_any_value(rows: Path, term: Any, count: int) -> None:
+    assert len(hr.Dataset(rows, where=[term])) == count
+
+
+def test_what_no_row_is_compared_with_is_an_error(rows: Path) -> None:
+    with pytest.raises(hr.InvalidArgumentError, match=r"where: .* is a set; expected numbers, text, bytes"):
+        hr.Dataset(rows, where=[("n", "in", {1, 2})])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("permutation", [[0, 1], [1, 0]])
+def test_tensors_with_permuted_axes_are_refused(tmp_path: Path, permutation: list[int]) -> None:
+    kind = pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=permutation)
+    storage = pa.array([list(range(6)), list(range(6, 12))], pa.list_(pa.int32(), 6))
+    table = pa.table({"t": pa.ExtensionArray.from_storage(kind, storage)})
+    pq.write_table(table, tmp_path / "x.parquet")
+    if permutation == [0, 1]:
+        assert hr.Dataset(tmp_path)[1]["t"].tolist() == [[6, 7, 8], [9, 10, 11]]
+        return
+    with pytest.raises(hr.UnsupportedError, match=r"column 't': its tensors have the permutation \[1, 0\]"):
+        hr.Dataset(tmp_path)
+
+
+def test_a_lance_table_in_the_place_of_another_is_read(tmp_path: Path) -> None:
+    lance = pytest.importorskip("lance")
+    place = tmp_path / "t.lance"
+    for name in ("y", "z"):
+        shutil.rmtree(place, ignore_errors=True)
+        lance.write_dataset(pa.table({name: [5, 6]}), place)
+        with hr.Dataset(place) as dataset:
+            assert int(dataset[1][name]) == 6
