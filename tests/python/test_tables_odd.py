@@ -53,6 +53,20 @@ def test_what_no_row_is_compared_with_is_an_error(rows: Path) -> None:
         hr.Dataset(rows, where=[("n", "in", {1, 2})])  # type: ignore[list-item]
 
 
+def test_options_of_another_format_are_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines/a.jsonl").write_bytes(b'{"a": 1}\n{"a": 9}\n')
+    with pytest.raises(
+        hr.InvalidArgumentError, match="where= chooses row groups of Parquet, and this is text"
+    ):
+        hr.Dataset(tmp_path / "lines", where=[("a", ">", 5)])
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "tokens/a.bin").write_bytes(np.arange(16, dtype=np.uint16).tobytes())
+    with pytest.raises(hr.InvalidArgumentError, match=r"tokens_per_sample= is of tokens.*format='tokens'"):
+        hr.Dataset(tmp_path / "tokens", tokens_per_sample=8)
+    assert len(hr.Dataset(tmp_path / "tokens", format="tokens", tokens_per_sample=8)) == 2
+
+
 @pytest.mark.parametrize("permutation", [[0, 1], [1, 0]])
 def test_tensors_with_permuted_axes_are_refused(tmp_path: Path, permutation: list[int]) -> None:
     kind = pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=permutation)

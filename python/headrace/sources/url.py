@@ -58,6 +58,24 @@ class UrlSource:
             return open_native_dataset(store, format, block_bytes, index_cache, use_stored_index, chosen)
 
         self.store, self.native = open_root(url, memory, self.given, self.store_options, use)
+        try:
+            self._check_taken()
+        except InvalidArgumentError:
+            self.close()
+            raise
+
+    def _check_taken(self) -> None:
+        """Options that the format knows nothing of would be passed over, and all samples come."""
+        found = self.native.format
+        if self.given.get("where") is not None and found != "table":
+            raise InvalidArgumentError(
+                f"{self.given_url}: where= chooses row groups of Parquet, and this is {found}: filter() chooses samples"
+            )
+        tokens = [name for name in ("tokens_per_sample", "token_dtype") if self.given.get(name)]
+        if tokens and found == "raw":
+            raise InvalidArgumentError(
+                f"{self.given_url}: {tokens[0]}= is of tokens, and these are files of any kind: format='tokens' reads them so"
+            )
 
     def open_store(self, memory: int | str, parts: list[_native.Store] | None = None) -> _native.Store:
         return open_native(self.root, memory, **self.store_options)
