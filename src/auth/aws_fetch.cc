@@ -303,6 +303,8 @@ class Fetcher {
   Result<Credentials> container(const AwsContainer& container) {
     WebRequest request;
     request.url = container.url;
+    // The plan lets plain HTTP go to this machine only.
+    request.is_local = request.url.starts_with("http://");
     request.headers = {{"accept", "application/json"}};
     request.timeout = std::chrono::seconds(2);
     std::string token = container.token;
@@ -375,6 +377,7 @@ class Fetcher {
     WebRequest request;
     request.method = "PUT";
     request.url = services_.metadata_endpoint + "/latest/api/token";
+    request.is_local = true;
     request.headers = {{"x-aws-ec2-metadata-token-ttl-seconds", "21600"}};
     request.timeout = std::chrono::seconds(1);
     auto answer = web(request);
@@ -398,6 +401,7 @@ class Fetcher {
   Result<WebAnswer> metadata(const std::string& path, const std::string& token) {
     WebRequest request;
     request.url = services_.metadata_endpoint + path;
+    request.is_local = true;
     request.timeout = std::chrono::seconds(2);
     if (!token.empty()) request.headers = {{"x-aws-ec2-metadata-token", token}};
     return web(request);

@@ -342,6 +342,7 @@ TEST_F(Container, SendsTheTokenOfTheFile) {
   files["/pod/token"] = "verytoken\n";
   EXPECT_EQ(fetched().session_token, "t");
   EXPECT_EQ(header_of(web->requests.at(0), "authorization"), "verytoken");
+  EXPECT_TRUE(web->requests.at(0).is_local) << "no proxy sees the token";
   files.erase("/pod/token");
   EXPECT_THAT(failure(), HasSubstr("cannot read AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"));
 }
@@ -390,6 +391,7 @@ TEST_F(Instance, AsksByVersionTwo) {
   EXPECT_EQ(fetched().access_key_id, "ASIAEC2");
   ASSERT_EQ(web->requests.size(), 3U);
   EXPECT_EQ(header_of(web->requests[0], "x-aws-ec2-metadata-token-ttl-seconds"), "21600");
+  for (const WebRequest& request : web->requests) EXPECT_TRUE(request.is_local);
   EXPECT_EQ(header_of(web->requests[1], "x-aws-ec2-metadata-token"), "v2token");
   EXPECT_EQ(header_of(web->requests[2], "x-aws-ec2-metadata-token"), "v2token");
 }

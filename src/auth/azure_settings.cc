@@ -11,6 +11,8 @@
 #include "auth/azure_settings.h"
 
 #include "base/list_item.h"
+#include "http/fields.h"
+#include "http/uri.h"
 
 namespace headrace::auth {
 namespace {
@@ -51,8 +53,7 @@ class Search {
     out_.account = account_;
     HEADRACE_TRY(connection_string());
     for (const char* name : {"AZURE_STORAGE_BLOB_ENDPOINT", "AZURE_STORAGE_SERVICE_ENDPOINT"}) {
-      if (out_.endpoint.text.empty() && !get(name).empty())
-        out_.endpoint = {without_last_slash(get(name)), variable(name)};
+      if (out_.endpoint.text.empty() && !get(name).empty()) blob_endpoint(name);
     }
     if (!is_found()) account_key();
     if (!is_found()) sas();
@@ -73,6 +74,24 @@ class Search {
     out_.searched.push_back(place + ": " + why);
   }
 
+  /// The account other than ours that a place is for: by its own words, or by a host of
+  /// Microsoft's. Empty: ours, or any. A malformed endpoint is an error where it is used.
+  std::string other_account(const std::string& account, const std::string& endpoint) const {
+    if (!is_ours(account)) return account;
+    auto url = http::parse_http_url(endpoint);
+    return url ? std::string(other_azure_account(url->host, account_)) : std::string();
+  }
+
+  void blob_endpoint(const char* name) {
+    const std::string text = get(name);
+    const std::string other = other_account(get("AZURE_STORAGE_ACCOUNT"), text);
+    if (other.empty()) {
+      out_.endpoint = {without_last_slash(text), variable(name)};
+    } else {
+      pass_over(variable(name), "is for the account " + other);
+    }
+  }
+
   Status connection_string() {
     const char* name = "AZURE_STORAGE_CONNECTION_STRING";
     if (get(name).empty()) {
@@ -81,8 +100,9 @@ class Search {
     }
     auto parsed = parse_azure_connection_string(get(name));
     if (!parsed) return std::move(parsed).error().annotate(variable(name));
-    if (!is_ours(parsed->account)) {
-      pass_over(variable(name), "is for the account " + parsed->account);
+    if (const std::string other = other_account(parsed->account, parsed->endpoint);
+        !other.empty()) {
+      pass_over(variable(name), "is for the account " + other);
       return {};
     }
     if (!parsed->endpoint.empty())
@@ -196,6 +216,24 @@ Status AzureSettings::missing_credentials() const {
                         "; pass anonymous=True for public containers. Looked at:";
   for (const std::string& place : searched) message += "\n  " + place;
   return Status(Code::kDenied, std::move(message));
+}
+
+std::string_view azure_account_of_host(std::string_view host) noexcept {
+  for (const std::string_view suffix : kAzureBlobSuffixes) {
+    if (host.size() < suffix.size()) continue;
+    const std::size_t end = host.size() - suffix.size();
+    if (http::equals_ignoring_case(host.substr(end), suffix)) return host.substr(0, end);
+  }
+  return {};
+}
+
+std::string_view other_azure_account(std::string_view host, std::string_view account) noexcept {
+  constexpr std::string_view kSecondary = "-secondary";
+  std::string_view found = azure_account_of_host(host);
+  found = found.substr(0, found.find('.'));
+  if (http::equals_ignoring_case(found, account)) return {};  // "account-secondary" in a URL, too
+  if (found.ends_with(kSecondary)) found.remove_suffix(kSecondary.size());
+  return http::equals_ignoring_case(found, account) ? std::string_view() : found;
 }
 
 Result<AzureConnectionString> parse_azure_connection_string(std::string_view text) {

@@ -3,6 +3,7 @@
 /// Where the credentials of an Azure storage account come from: environment variables and what the
 /// machine says of itself. Pure functions over an Environment and a file reader; nothing here
 /// touches the network.
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,6 +55,17 @@ struct AzureConnectionString {
   std::string sas;
   std::string endpoint;  ///< Of the Blob service; empty: the vendor's.
 };
+
+/// Hosts of the Blob service in Microsoft's clouds: public, China, US government.
+constexpr std::array<std::string_view, 3> kAzureBlobSuffixes = {
+    ".blob.core.windows.net", ".blob.core.chinacloudapi.cn", ".blob.core.usgovcloudapi.net"};
+
+/// "account.blob.core.windows.net" to "account"; empty for other hosts.
+std::string_view azure_account_of_host(std::string_view host) noexcept;
+
+/// The account, other than `account`, whose host of Microsoft's this is; else empty. A private link
+/// and the secondary location are the account's own, and other hosts may be anybody's.
+std::string_view other_azure_account(std::string_view host, std::string_view account) noexcept;
 
 /// Errors: kInvalidArgument (a piece without '=', nothing that says which account). The message
 /// has no values.

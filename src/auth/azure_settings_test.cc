@@ -99,6 +99,40 @@ TEST(AzureSettings, FindsTheEndpoint) {
             "http://h:3");
 }
 
+TEST(AzureSettings, PassesOverTheEndpointOfAnotherAccount) {
+  AzureSettings found = resolve({{"AZURE_STORAGE_ACCOUNT", "other"},
+                                 {"AZURE_STORAGE_BLOB_ENDPOINT", "http://proxy.example"}});
+  EXPECT_EQ(found.endpoint.text, "");
+  EXPECT_THAT(found.searched, testing::Contains(HasSubstr("AZURE_STORAGE_BLOB_ENDPOINT: is for the "
+                                                          "account other")));
+  for (const char* name : {"AZURE_STORAGE_BLOB_ENDPOINT", "AZURE_STORAGE_SERVICE_ENDPOINT"}) {
+    for (const char* other : {"http://other.blob.core.Windows.net",
+                              "https://other-secondary.blob.core.windows.net:443/",
+                              "https://accounta.blob.core.usgovcloudapi.net"})
+      EXPECT_EQ(resolve({{name, other}}).endpoint.text, "") << other;
+    for (const char* ours :
+         {"http://account.blob.core.windows.net", "https://account-secondary.blob.core.windows.net",
+          "https://account.privatelink.blob.core.windows.net",
+          "http://Account.Blob.Core.Windows.Net", "http://other.example:1"})
+      EXPECT_EQ(resolve({{name, ours}}).endpoint.text, ours);
+  }
+  found = resolve({{"AZURE_STORAGE_ACCOUNT", "other"},
+                   {"AZURE_STORAGE_BLOB_ENDPOINT", "http://other.blob.core.windows.net"},
+                   {"AZURE_STORAGE_CONNECTION_STRING",
+                    "BlobEndpoint=https://account.blob.core.windows.net;AccountKey=a2V5"}});
+  EXPECT_EQ(found.endpoint.text, "https://account.blob.core.windows.net");
+  EXPECT_EQ(found.account_key, "a2V5");
+}
+
+TEST(AzureSettings, PassesOverTheSasOfAnotherAccountsEndpoint) {
+  const AzureSettings found = resolve(
+      {{"AZURE_STORAGE_CONNECTION_STRING",
+        "BlobEndpoint=https://other.blob.core.windows.net;SharedAccessSignature=sv=1&sig=x"}});
+  EXPECT_EQ(found.endpoint.text, "");
+  EXPECT_EQ(found.sas, "");
+  EXPECT_THAT(found.searched, testing::Contains(HasSubstr("is for the account other")));
+}
+
 TEST(AzureConnectionString, ReadsItsForms) {
   auto plain = parse_azure_connection_string(
       "DefaultEndpointsProtocol=https;AccountName=acc;AccountKey=a2V5PT0=;"

@@ -102,6 +102,7 @@ Result<WebRequest> entra_request(const AzureIdentity& identity, const FileReader
 WebRequest local_request(const AzureIdentity& identity) {
   WebRequest request;
   const bool is_machine = identity.kind == Kind::kMachine;
+  request.is_local = true;
   request.url = identity.endpoint;
   if (is_machine) request.url += "/metadata/identity/oauth2/token";
   request.url += identity.endpoint.find('?') == std::string::npos ? "?" : "&";

@@ -59,6 +59,7 @@ TEST_F(AzureTokens, TradesAClientSecret) {
   EXPECT_EQ(token->text, "token1");
   EXPECT_EQ(token->expires, clock_.wall_now() + std::chrono::seconds(3599));
   EXPECT_EQ(web_.last.method, "POST");
+  EXPECT_FALSE(web_.last.is_local);
   EXPECT_EQ(web_.last.url, "https://login.example/tenant/oauth2/v2.0/token");
   EXPECT_EQ(web_.last.body,
             "grant_type=client_credentials&client_id=client&client_secret=s%26c%3Dt"
@@ -92,6 +93,7 @@ TEST_F(AzureTokens, AsksTheMachinesMetadataService) {
             "http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01"
             "&resource=https%3A%2F%2Fstorage.azure.com%2F");
   EXPECT_THAT(web_.last.headers, ElementsAre(Pair("metadata", "true")));
+  EXPECT_TRUE(web_.last.is_local);
   EXPECT_LE(web_.last.connect_timeout, std::chrono::seconds(1));
   identity_.client_id = "user assigned";
   ASSERT_TRUE(fetch());
@@ -110,6 +112,7 @@ TEST_F(AzureTokens, AsksAppService) {
             "http://127.0.0.1:41/msi/token?api-version=2019-08-01"
             "&resource=https%3A%2F%2Fstorage.azure.com%2F&client_id=client");
   EXPECT_THAT(web_.last.headers, ElementsAre(Pair("x-identity-header", "header")));
+  EXPECT_TRUE(web_.last.is_local);
 }
 
 TEST_F(AzureTokens, SaysWhyThereIsNone) {

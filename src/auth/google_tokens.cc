@@ -210,6 +210,7 @@ class Fetcher {
                   "/computeMetadata/v1/instance/service-accounts/default/token?scopes=" +
                   http::encode(kScope, http::Slash::kEscape);
     request.headers = {{"metadata-flavor", "Google"}};
+    request.is_local = true;
     return exchange(request, "give the machine a service account with the storage scope");
   }
 

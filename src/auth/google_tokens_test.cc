@@ -193,6 +193,7 @@ TEST_F(GoogleTokens, AMachineAsksItsMetadataServer) {
               testing::StartsWith("http://meta:8080/computeMetadata/v1/instance/service-accounts/"
                                   "default/token"));
   EXPECT_EQ(header(0, "metadata-flavor"), "Google");
+  EXPECT_TRUE(web_->requests[0].is_local);
 }
 
 TEST_F(GoogleTokens, AnswersThatAreNoTokensSayWhetherToTryAgain) {

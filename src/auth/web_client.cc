@@ -50,10 +50,12 @@ std::span<const std::byte> as_bytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-/// Metadata services of machines: a proxy would ask its own machine's.
-bool is_link_local(std::string_view host) {
-  constexpr std::array kEntries = {"169.254.0.0/16", "fd00:ec2::254", "fe80::/10",
-                                   "metadata.google.internal"};
+/// Metadata and token services of this machine: a proxy would ask its own machine's, and see the
+/// secrets that they take.
+bool is_of_this_machine(std::string_view host) {
+  constexpr std::array kEntries = {
+      "localhost",     "127.0.0.0/8",  "::1",       "169.254.0.0/16",
+      "fd00:ec2::254", "fd00:ec2::23", "fe80::/10", "metadata.google.internal"};
   return std::any_of(kEntries.begin(), kEntries.end(),
                      [&](const char* entry) { return http::names_host(entry, host, 0); });
 }
@@ -380,7 +382,7 @@ Result<WebAnswer> SocketWebClient::fetch(const WebRequest& request, std::stop_to
   HEADRACE_TRY_ASSIGN(const Target target, parse_target(request.url));
   Exchange exchange(request, resolver_, std::move(stop));
   const http::Proxy* proxy = nullptr;
-  if (!is_link_local(target.url.host)) {
+  if (!request.is_local && !is_of_this_machine(target.url.host)) {
     if (!proxy_failure_.ok()) return exchange.fail(proxy_failure_.code(), proxy_failure_.message());
     proxy = proxies_.find(target.url.host, target.url.port, target.url.use_tls);
   }

@@ -23,6 +23,7 @@ struct WebRequest {
   std::string body;
   std::chrono::milliseconds connect_timeout{1'000};
   std::chrono::milliseconds timeout{5'000};  ///< Whole exchange.
+  bool is_local = false;  ///< A service of this machine, by whatever name: never through a proxy.
 };
 
 struct WebAnswer {
@@ -47,8 +48,9 @@ struct WebClientOptions {
 };
 
 /// The one that uses sockets. Proxies by option and environment (http::resolve_proxy_rules()), but
-/// never for the metadata services of machines (link-local addresses). Authorities: ca_bundle,
-/// SSL_CERT_FILE, SSL_CERT_DIR, else the system's. What is wrong with these is fetch()'s error.
+/// never for services of this machine (WebRequest::is_local, loopback and link-local addresses).
+/// Authorities: ca_bundle, SSL_CERT_FILE, SSL_CERT_DIR, else the system's. What is wrong with these
+/// is fetch()'s error.
 std::shared_ptr<WebClient> create_web_client(const Environment& environment,
                                              const WebClientOptions& options = {});
 

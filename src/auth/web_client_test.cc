@@ -151,6 +151,27 @@ TEST(WebClient, GoesThroughProxies) {
   EXPECT_THAT(proxy.seen(), HasSubstr("Proxy-Authorization: Basic dTpw\r\n"));
 }
 
+TEST(WebClient, AsksServicesOfThisMachineWithoutAProxy) {
+  const Environment environment{{{"http_proxy", "socks5://x:1"}}};
+  WebClientOptions options;
+  options.resolver = [](const std::string&) -> Result<std::vector<std::string>> {
+    return std::vector<std::string>{"127.0.0.1"};
+  };
+  const auto client = create_web_client(environment, options);
+  // Nobody is there, but it is not the proxy that is at fault.
+  for (const char* url : {"http://127.0.0.1:1/msi/token", "http://127.0.0.2:1/", "http://[::1]:1/",
+                          "http://localhost:1/creds", "http://[fd00:ec2::23]:1/v1/credentials"}) {
+    WebRequest request = get(url);
+    request.connect_timeout = 50ms;
+    EXPECT_EQ(client->fetch(request, {}).error().code(), Code::kUnavailable) << url;
+  }
+  OneAnswer server("HTTP/1.1 200 O\r\nContent-Length: 0\r\n\r\n");
+  WebRequest request = get("http://meta.example:" + std::to_string(server.port()) + "/");
+  EXPECT_EQ(client->fetch(request, {}).error().code(), Code::kUnsupported);
+  request.is_local = true;
+  EXPECT_TRUE(client->fetch(request, {}));
+}
+
 TEST(WebClient, DeadAddressTakesNotAllOfTheTime) {
   OneAnswer server("HTTP/1.1 200 O\r\nContent-Length: 0\r\n\r\n");
   const DeadAddress dead(server.port());

@@ -52,6 +52,8 @@ RangeFetcher::Options read_options(StoreClient& client, const Pause& pause,
   return options;
 }
 
+ObjectInfo head(PyStore& self, const std::string& key, const std::string& version_id);
+
 nb::bytes get(PyStore& self, const std::string& key, const std::string& version_id) {
   auto client = self.client.get();
   // Until the first part is given back, which waits for Python's lock: other calls are not to think
@@ -75,6 +77,15 @@ nb::bytes get(PyStore& self, const std::string& key, const std::string& version_
   });
   raise_if_error(first.status, key);
   std::uint64_t size = std::max(first.object_size_bytes, first.length_bytes);
+  // As read_object() does: a server that does not tell the total may have more.
+  if (first.object_size_bytes == 0 && first.length_bytes == client->part_bytes()) {
+    const ObjectInfo whole = head(self, key, version_id);
+    if (whole.etag != first.etag) {
+      const std::string url = client->store().object_url(key);
+      raise_if_error(Status(Code::kChanged, url + ": changed while being read"), key);
+    }
+    size = whole.size_bytes;
+  }
   nb::bytes result = make_bytes(size);
   const auto out = writable(result);
   if (first.length_bytes > 0)

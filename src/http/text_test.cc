@@ -100,7 +100,18 @@ TEST(Uri, MessagesShowUrlsWithoutSecrets) {
   EXPECT_EQ(without_secrets("https://h/a@b"), "https://h/a@b");
   EXPECT_EQ(without_secrets("https://h?x@y"), "https://h?...");
   EXPECT_EQ(without_secrets("h:80"), "h:80");
-  for (std::string_view text : {"http://bob:hunter2@h", "http://h/?sig=hunter2"}) {
+  // A '/' or '?' that should be escaped does not end the password.
+  EXPECT_EQ(without_secrets("https://u:VE/RY@h:1/x?a@b"), "https://***@h:1/x?...");
+  EXPECT_EQ(without_secrets("s3://KEY:/SE/RET@b/k"), "s3://***@b/k");
+  EXPECT_EQ(without_secrets("https://u:12ab?RY@h/x"), "https://***@h/x");
+  EXPECT_EQ(without_secrets("https://[::1]/a@b"), "https://[::1]/a@b");
+  EXPECT_EQ(without_secrets("https://[::1]:80/a@b"), "https://[::1]:80/a@b");
+  // Names that stand there are none of a user.
+  EXPECT_EQ(without_secrets("abfss://c@a.dfs/k?sig=x"), "abfss://c@a.dfs/k?...");
+  EXPECT_EQ(without_secrets("hf://name@main"), "hf://name@main");
+  EXPECT_EQ(without_secrets("hf://u:p@name"), "hf://***@name");
+  for (std::string_view text :
+       {"http://bob:hunter2@h", "http://h/?sig=hunter2", "https://bob:x/hunter2@h"}) {
     EXPECT_THAT(parse_http_url(text).error().message(),
                 testing::Not(testing::HasSubstr("hunter2")));
   }

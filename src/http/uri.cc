@@ -5,6 +5,7 @@
 // is the form that AWS and Google sign.
 #include "http/uri.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/strings.h"
@@ -17,6 +18,26 @@ namespace {
 constexpr char kHex[] = "0123456789ABCDEF";
 
 constexpr std::array<bool, 256> kIsUnreserved = letters_digits_and("-._~");
+
+/// Where a name may stand in front of '@': a container, a repository.
+constexpr std::string_view kNamingSchemes[] = {"abfs", "abfss", "wasb", "wasbs", "hf"};
+
+/// The '@' behind user and password; npos: there are none. Passwords may have a '/' or '?' that
+/// nobody escaped: a ':' in front of it that begins no port tells.
+std::size_t user_end(std::string_view url, std::size_t host) noexcept {
+  const std::size_t end = std::min(url.find_first_of("/?#", host), url.size());
+  const std::string_view authority = url.substr(host, end - host);
+  if (const std::size_t at = authority.rfind('@'); at != std::string_view::npos) return host + at;
+  const std::size_t colon =
+      authority.find(':', authority.starts_with('[') ? authority.find(']') : 0);
+  if (colon == std::string_view::npos) return colon;
+  const std::string_view port = authority.substr(colon + 1);
+  if (!port.empty() && port.find_first_not_of("0123456789") == std::string_view::npos)
+    return std::string_view::npos;
+  // The last one: cut too much rather than too little. Those of a query are none of a user.
+  const std::size_t at = url.substr(0, url.find('?', host)).rfind('@');
+  return at != std::string_view::npos && at > end ? at : url.find('@', end);
+}
 
 }  // namespace
 
@@ -91,13 +112,16 @@ std::string without_secrets(std::string_view url) {
   const std::size_t scheme_end = url.find("://");
   if (scheme_end == std::string_view::npos) return std::string(url);
   const std::size_t host = scheme_end + 3;
+  std::string out(url);
+  if (const std::size_t at = user_end(url, host); at != std::string_view::npos) {
+    const bool is_name =
+        std::ranges::find(kNamingSchemes, url.substr(0, scheme_end)) != std::end(kNamingSchemes) &&
+        url.substr(host, at - host).find(':') == std::string_view::npos;
+    if (!is_name) out.replace(host, at - host, "***");
+  }
   // Queries go as well: signed URLs have their secret there.
-  std::string out(url.substr(0, url.find('?', host)));
-  if (out.size() < url.size()) out += "?...";
-  // A '@' in the path is none of a user name.
-  const std::size_t path = std::min(out.find('/', host), out.size());
-  const std::size_t at = out.rfind('@', path);
-  if (at != std::string::npos && at >= host) out.replace(host, at - host, "***");
+  const std::size_t query = out.find('?', host);
+  if (query != std::string::npos) out.replace(query, std::string::npos, "?...");
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -324,6 +325,198 @@ TEST_F(DriversFaultTest, KeysThatXmlCannotHoldAreDeletedOneByOne) {
                                                      testing::StartsWith("POST /bucket"),
                                                      "<Object><Key>a</Key></Object></Delete>"))
         << url;
+  }
+}
+
+TEST_F(DriversFaultTest, AFailureOfAKeyThatNobodyNamedIsOneOfTheWholeBatch) {
+  for (const char* url : {"s3://bucket", "gs://bucket"}) {
+    serve([](const SeenRequest&, Peer& peer) {
+      peer.send(with_body(200,
+                          "<DeleteResult><Error><Key>A</Key><Code>AccessDenied</Code></Error>"
+                          "</DeleteResult>"));
+    });
+    const std::string keys[] = {"a", "b"};
+    for (const Status& status : open(url)->remove_many(keys))
+      EXPECT_EQ(status.code(), Code::kCorrupt) << url << ": " << status.message();
+    server_->stop();
+  }
+}
+
+TEST_F(DriversFaultTest, AKeyThatIsNamedTwiceFailsTwice) {
+  for (const char* url : {"s3://bucket", "gs://bucket"}) {
+    serve([](const SeenRequest&, Peer& peer) {
+      peer.send(with_body(200,
+                          "<DeleteResult><Error><Key>a</Key><Code>AccessDenied</Code></Error>"
+                          "</DeleteResult>"));
+    });
+    const std::string keys[] = {"a", "b", "a"};
+    const std::vector<Status> outcomes = open(url)->remove_many(keys);
+    server_->stop();
+    EXPECT_EQ(outcomes[0].code(), Code::kDenied) << url;
+    EXPECT_TRUE(outcomes[1].ok()) << url;
+    EXPECT_EQ(outcomes[2].code(), Code::kDenied) << url;
+  }
+}
+
+// --- copies ---
+
+/// A server whose copies take longer than anything else may: two seconds.
+class SlowCopyTest : public DriversFaultTest {
+ protected:
+  std::unique_ptr<Store> open_hasty() const {
+    StoreOptions options;
+    options.url = "s3://bucket";
+    options.endpoint = "http://127.0.0.1:" + std::to_string(server_->port());
+    options.first_byte_timeout = options.progress_timeout = std::chrono::milliseconds(400);
+    options.default_timeout = std::chrono::seconds(5);
+    Environment environment;
+    environment.variables = {{"AWS_ACCESS_KEY_ID", "AKID"}, {"AWS_SECRET_ACCESS_KEY", "secret"}};
+    return *open_store(options, environment);
+  }
+  /// An answer to a PUT: with blanks before its end, or with nothing.
+  static void copy_slowly(Peer& peer, const std::string& body, bool has_blanks) {
+    constexpr int kBlanks = 40;
+    if (has_blanks) peer.send(ScriptedServer::head(200, body.size() + kBlanks));
+    for (int i = 0; i < kBlanks; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      if (has_blanks) peer.send(" ");
+    }
+    peer.send(has_blanks ? body : with_body(200, body));
+  }
+  std::atomic<int> puts_{0};
+};
+
+TEST_F(SlowCopyTest, IsWaitedFor) {
+  for (const bool has_blanks : {false, true}) {
+    puts_ = 0;
+    serve([&](const SeenRequest& request, Peer& peer) {
+      if (request.head.starts_with("HEAD "))
+        return peer.send(ScriptedServer::head(200, 10, "ETag: \"a\"\r\n"));
+      ++puts_;
+      copy_slowly(peer, "<CopyObjectResult><ETag>\"a\"</ETag></CopyObjectResult>", has_blanks);
+    });
+    const auto copied = open_hasty()->copy("from", "to");
+    EXPECT_TRUE(copied) << copied.error().message();
+    EXPECT_EQ(puts_, 1) << has_blanks;
+    server_->stop();
+  }
+}
+
+TEST_F(SlowCopyTest, SoArePartsOfOne) {
+  for (const bool has_blanks : {false, true}) {
+    puts_ = 0;
+    serve([&](const SeenRequest& request, Peer& peer) {
+      if (request.head.starts_with("HEAD "))
+        return peer.send(ScriptedServer::head(200, std::uint64_t{600} << 20, "ETag: \"a\"\r\n"));
+      if (request.head.find("uploads=") != std::string::npos)
+        return peer.send(with_body(200,
+                                   "<InitiateMultipartUploadResult><UploadId>u</UploadId>"
+                                   "</InitiateMultipartUploadResult>"));
+      if (request.head.starts_with("POST "))
+        return peer.send(with_body(200,
+                                   "<CompleteMultipartUploadResult><ETag>\"b\"</ETag>"
+                                   "</CompleteMultipartUploadResult>"));
+      if (request.head.starts_with("GET ")) return peer.send(with_body(404, ""));
+      ++puts_;
+      copy_slowly(peer, "<CopyPartResult><ETag>\"p\"</ETag></CopyPartResult>", has_blanks);
+    });
+    const auto moved = open_hasty()->set_storage_class("key", "STANDARD_IA");
+    EXPECT_TRUE(moved) << moved.error().message();
+    EXPECT_EQ(puts_, 2) << has_blanks;
+    server_->stop();
+  }
+}
+
+/// Moves an object of 600 MiB, in two parts, to another storage class.
+class TaggedCopyTest : public DriversFaultTest {
+ protected:
+  /// `more`: of the answers to HEAD; `tags`: the answer to GET ?tagging.
+  Result<ObjectInfo> move_with(const std::string& more, const std::string& tags) {
+    created_.clear();
+    serve([=, this](const SeenRequest& request, Peer& peer) {
+      const auto has = [&](const char* text) {
+        return request.head.find(text) != std::string::npos;
+      };
+      if (request.head.starts_with("HEAD "))
+        return peer.send(
+            ScriptedServer::head(200, std::uint64_t{600} << 20, "ETag: \"a\"\r\n" + more));
+      if (request.head.starts_with("GET "))
+        return peer.send(has("?tagging=") ? tags : with_body(404, ""));
+      if (has("uploads=")) {
+        created_ = request.head;
+        return peer.send(with_body(200,
+                                   "<InitiateMultipartUploadResult><UploadId>u</UploadId>"
+                                   "</InitiateMultipartUploadResult>"));
+      }
+      peer.send(with_body(200, request.head.starts_with("PUT ")
+                                   ? "<CopyPartResult><ETag>\"p\"</ETag></CopyPartResult>"
+                                   : "<CompleteMultipartUploadResult><ETag>\"b\"</ETag>"
+                                     "</CompleteMultipartUploadResult>"));
+    });
+    auto moved = open("s3://bucket")->set_storage_class("key", "STANDARD_IA");
+    server_->stop();
+    return moved;
+  }
+  std::string created_;
+};
+
+TEST_F(TaggedCopyTest, TheTagsGoWithTheObject) {
+  const auto moved =
+      move_with("x-amz-tagging-count: 2\r\n",
+                with_body(200,
+                          "<Tagging><TagSet><Tag><Key>a b</Key><Value>1&amp;2</Value>"
+                          "</Tag><Tag><Key>c</Key><Value/></Tag></TagSet></Tagging>"));
+  ASSERT_TRUE(moved) << moved.error().message();
+  EXPECT_THAT(created_, HasSubstr("\r\nx-amz-tagging: a%20b=1%262&c=\r\n"));
+}
+
+TEST_F(TaggedCopyTest, TagsThatMayNotBeReadAreNotLost) {
+  const auto moved = move_with("x-amz-tagging-count: 2\r\n",
+                               with_body(403, "<Error><Code>AccessDenied</Code></Error>"));
+  ASSERT_FALSE(moved);
+  EXPECT_EQ(moved.error().code(), Code::kUnsupported);
+  EXPECT_THAT(std::string(moved.error().message()), HasSubstr("lose the object's tags"));
+  EXPECT_EQ(created_, "");
+}
+
+TEST_F(TaggedCopyTest, WithoutTagsNobodyAsksForThem) {
+  const auto moved = move_with("", with_body(500, ""));
+  ASSERT_TRUE(moved) << moved.error().message();
+  EXPECT_EQ(created_.find("x-amz-tagging"), std::string::npos);
+}
+
+// --- packed answers ---
+
+TEST_F(DriversFaultTest, AWebServerThatPacksItsAnswersIsRefused) {
+  for (const int status : {200, 206}) {
+    serve([status](const SeenRequest& request, Peer& peer) {
+      const std::string range = status == 206 ? "Content-Range: bytes 0-9/10\r\n" : "";
+      peer.send(ScriptedServer::head(status, 10, range + "Content-Encoding: gzip\r\n") +
+                (request.head.starts_with("HEAD ") ? "" : "0123456789"));
+    });
+    const auto store = open("/data");
+    EXPECT_EQ(store->head("key").error().code(), Code::kUnsupported);
+    auto pool = *SlabPool::create({});
+    const auto bytes = read_object(*store, *pool, "key", 10);
+    ASSERT_FALSE(bytes) << status;
+    EXPECT_EQ(bytes.error().code(), Code::kUnsupported);
+    EXPECT_THAT(std::string(bytes.error().message()), HasSubstr("Content-Encoding"));
+    server_->stop();
+  }
+}
+
+TEST_F(DriversFaultTest, ObjectsThatAreStoredPackedAreReadAsTheyAre) {
+  for (const char* url : {"s3://bucket", "gs://bucket"}) {
+    serve([](const SeenRequest&, Peer& peer) {
+      peer.send(ScriptedServer::head(206, 10,
+                                     "Content-Range: bytes 0-9/10\r\nETag: \"a\"\r\n"
+                                     "x-goog-generation: 1\r\nContent-Encoding: gzip\r\n") +
+                "0123456789");
+    });
+    auto pool = *SlabPool::create({});
+    const auto bytes = read_object(*open(url), *pool, "key", 10);
+    EXPECT_TRUE(bytes) << url << ": " << bytes.error().message();
+    server_->stop();
   }
 }
 

@@ -64,7 +64,7 @@ struct HttpCall {
   std::string what;               ///< For messages: "LIST s3://bucket/prefix".
   bool is_idempotent = true;      ///< May be retried after bytes were sent.
   bool fresh_connection = false;  ///< As Request::fresh_connection.
-  /// How long the head of the answer may take; zero: StoreOptions::first_byte_timeout.
+  /// How long the answer may take to its head, and pause after it; zero: as StoreOptions say.
   std::chrono::milliseconds answer_timeout{0};
 };
 
@@ -101,6 +101,10 @@ class HttpProtocol {
   /// Some calls answer 200 with an error inside (CompleteMultipartUpload, CopyObject): checks a
   /// finished answer. Default: a success is one.
   virtual Status check_answer(const HttpCall& /*call*/, const HttpAnswer& /*answer*/) { return {}; }
+
+  /// Looks at a successful answer to a kGet before its body goes anywhere. An error is the outcome
+  /// of the attempt. Default: none.
+  virtual Status judge_bytes(const http::ResponseHead& /*head*/) const { return {}; }
 
   /// The checksum that a successful answer to a kGet announces for its body (not for a larger
   /// object); the engine compares. Default: none.

@@ -1,5 +1,7 @@
 #include "store/url.h"
 
+#include "http/uri.h"
+
 namespace headrace {
 namespace {
 
@@ -20,7 +22,8 @@ std::string_view trim_slashes(std::string_view text) noexcept {
 }
 
 Status bad(std::string_view text, const std::string& why) {
-  return Status(Code::kInvalidArgument, "store URL \"" + std::string(text) + "\": " + why);
+  return Status(Code::kInvalidArgument,
+                "store URL \"" + http::without_secrets(text) + "\": " + why);
 }
 
 }  // namespace
@@ -62,8 +65,12 @@ Result<StoreUrl> parse_store_url(std::string_view text) {
 }
 
 Status bad_bucket_name(const StoreUrl& url, std::string_view rule) {
-  return Status(Code::kInvalidArgument, url.root + ": \"" + url.bucket +
-                                            "\" is not a bucket name (" + std::string(rule) + ")");
+  // A user and password that stand where the bucket should are part of it.
+  const std::string root = http::without_secrets(url.root);
+  const std::size_t begin = root.find("://") + 3;
+  const std::string bucket = root.substr(begin, root.find('/', begin) - begin);
+  return Status(Code::kInvalidArgument,
+                root + ": \"" + bucket + "\" is not a bucket name (" + std::string(rule) + ")");
 }
 
 }  // namespace headrace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "headrace/environment.h"
 #include "headrace/store.h"
 
 namespace headrace {
@@ -64,6 +65,33 @@ TEST(OpenStore, SaysWhatIsWrongBeforeContactingAnyone) {
   EXPECT_EQ(open_store(options, {}).error().code(), Code::kInvalidArgument);
   options.url = "az://account";
   EXPECT_EQ(open_store(options, {}).error().code(), Code::kInvalidArgument);  // no container
+}
+
+TEST(OpenStore, UrlsThatCannotBeUsedAreShownWithoutSecrets) {
+  for (const char* url :
+       {"az:///container?sv=1&sig=SECRET", "az://u:SECRET@account/c", "az://account?sig=SECRET/c",
+        "az://account/container?sig=SECRET", "s3://KEY:SECRET@bucket/x",
+        "s3://KEY:/SECRET@bucket/x", "s3://KEY:SECRET/x@bucket", "gs://u:SECRET@bucket/x",
+        "hf://a b?token=SECRET", "hf://u:SECRET@org/name", "hf://buckets/x?token=SECRET",
+        "https://user:VERY/SECRET@host/x", "https://user:VERY/SEC RET@host/x",
+        "ftp://u:SECRET@host/x"}) {
+    StoreOptions options;
+    options.url = url;
+    Environment environment;
+    environment.variables = {{"AWS_PROFILE", "none"}, {"AWS_EC2_METADATA_DISABLED", "true"}};
+    for (const bool is_anonymous : {false, true}) {
+      options.anonymous = is_anonymous;
+      const auto store = open_store(options, environment);
+      ASSERT_FALSE(store) << url;
+      EXPECT_THAT(std::string(store.error().message()), testing::Not(HasSubstr("SEC"))) << url;
+    }
+  }
+  StoreOptions options;
+  options.url = "s3://bucket";
+  options.endpoint = "https://user:VE/SECRET@host";
+  options.anonymous = true;
+  EXPECT_THAT(std::string(open_store(options, {}).error().message()),
+              testing::Not(HasSubstr("SECRET")));
 }
 
 }  // namespace

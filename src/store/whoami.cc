@@ -43,8 +43,8 @@ Status identify_vendor(const IdentityRequest& request, Identity& out) {
   } else if (scheme.empty() || scheme == "file" || scheme == "memory") {
     identify_local(request.url, out);
   } else {
-    return Status(Code::kUnsupported,
-                  request.url.root + ": the scheme \"" + scheme + "\" is not supported");
+    return Status(Code::kUnsupported, http::without_secrets(request.url.root) + ": the scheme \"" +
+                                          scheme + "\" is not supported");
   }
   return {};
 }

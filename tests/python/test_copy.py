@@ -539,6 +539,24 @@ def test_messages_have_no_sas_and_keep_the_container() -> None:
     assert without_secrets("s3://user:pass@b/k?x abfs://c:pass@a/k") == "s3://***@b/k?x abfs://***@a/k"
 
 
+@pytest.mark.parametrize(
+    ("text", "public"),
+    [
+        ("GET https://u:VE/RY@h:1/x?a@b: no", "GET https://***@h:1/x?... no"),
+        ("s3://KEY:/SE/RET@b/k", "s3://***@b/k"),
+        ("https://u:12ab?RY@h/x", "https://***@h/x"),
+        ('"https://[::1]:80/a@b"', '"https://[::1]:80/a@b"'),
+        ('"https://h:80": x@y', '"https://h:80": x@y'),
+        ("s3://bucket: a@b", "s3://bucket: a@b"),
+        ("https://h/a@b", "https://h/a@b"),
+        ("hf://name@main", "hf://name@main"),
+        ("hf://u:p@name", "hf://***@name"),
+    ],
+)
+def test_passwords_may_have_slashes_that_nobody_escaped(text: str, public: str) -> None:
+    assert without_secrets(text) == public
+
+
 # --- the quick way ---
 
 

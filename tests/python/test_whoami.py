@@ -20,6 +20,7 @@ import pytest
 import headrace as hr
 from headrace import _native
 from headrace.cli import main
+from headrace.store.tiers import parse_tiers, profile_environment
 
 SECRET = "verysecret0123456789"
 
@@ -207,6 +208,43 @@ def test_a_store_without_a_role_says_so(
             pytest.raises(hr.DeniedError, match="check the role of the task"),
         ):
             getattr(store, call)("k")
+
+
+# --- what is named comes before what is found ---
+
+
+def test_a_named_profile_is_used_in_a_pod_that_has_a_role(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / ".aws/config").write_text("[profile research]\nregion=eu-west-1\n" + _keys("RESEARCH"))
+    (home / "token").write_text("jwt")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(home / "token"))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/pod")
+    monkeypatch.setenv("AWS_ROLE_SESSION_NAME", "pod")
+    monkeypatch.setenv("AWS_SECURITY_TOKEN", "of-the-pod")
+    assert identity("s3://bucket", {}, fetch=False)["credential"] == "web identity"
+    with hr.Store("s3://bucket", profile="research") as store:
+        url = store.presign("k")
+    assert _id("RESEARCH") in url
+    assert "of-the-pod" not in url
+    assert run("s3://bucket", "--profile", "research", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["credential"], report["id"][-4:]) == ("keys", _id("RESEARCH")[-4:])
+    [(_, hot)] = parse_tiers({"url": "s3://hot", "profile": "research"}).cluster
+    assert hot["environment"] == profile_environment("research")
+
+
+def test_given_keys_go_without_the_token_of_others(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "foreign-session")
+    monkeypatch.setenv("AWS_SECURITY_TOKEN", "foreign-security")
+    keys = {"access_key": _id("GIVEN"), "secret_key": SECRET}
+    for token in (None, "mine"):
+        with hr.Store("s3://bucket", region="us-east-1", session_token=token, **keys) as store:
+            url = store.presign("k")
+        assert "foreign" not in url
+        assert ("X-Amz-Security-Token=mine" in url) == (token is not None)
+    [(_, hot)] = parse_tiers({"url": "s3://hot", **keys}).cluster
+    assert hot["environment"]["AWS_SECURITY_TOKEN"] == hot["environment"]["AWS_SESSION_TOKEN"] == ""
 
 
 # --- the same as botocore ---

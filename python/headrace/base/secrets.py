@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 
-_SECRETS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\s]*@)?([^?\s]*)(\?[^\s\"']*)?")
+_SECRETS = re.compile(
+    r"""([A-Za-z][A-Za-z0-9+.-]*://)"""
+    # Passwords may have a "/" or "?" that nobody escaped: a ":" in front of it that begins no port tells.
+    r"""([^/?#\s]*@|[^/?#\s:\[]*:(?!\d+(?:[/?#\s"',;)>]|$))(?:[^?\s]*@|\S*?@))?"""
+    r"""([^?\s]*)(\?[^\s"']*)?"""
+)
 
 
 def without_secrets(text: str) -> str:
@@ -15,6 +20,8 @@ def without_secrets(text: str) -> str:
 
 _LAKES = ("abfs://", "abfss://", "wasb://", "wasbs://")
 """What stands in front of their hosts is a container."""
+_NAMING = (*_LAKES, "hf://")
+"""What stands in front of "@" there is a name."""
 _SIGNED = ("http://", "https://", "az://", "azure://", *_LAKES)
 """Whose queries may be signatures."""
 
@@ -23,7 +30,7 @@ def _without_secrets(match: re.Match[str]) -> str:
     scheme, user, rest, query = match.groups()
     if query and scheme.lower() in _SIGNED:
         query = "?..."
-    if user and not (scheme.lower() in _LAKES and ":" not in user):
+    if user and not (scheme.lower() in _NAMING and ":" not in user):
         user = "***@"
     return f"{scheme}{user or ''}{rest}{query or ''}"
 

@@ -19,12 +19,12 @@ from headrace.base.units import parse_bytes
 from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
 from headrace.store.peer_names import STORE_PEERS
 from headrace.store.settings import ObjectSettings, given_settings
-from headrace.store.tiers import CacheChoice, parse_tiers
+from headrace.store.tiers import CacheChoice, key_environment, parse_tiers, profile_environment
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Unpack
 
-__all__ = ["STORE_OPTIONS", "RangeResult", "Store", "StoreOptions"]
+__all__ = ["STORE_OPTIONS", "RangeResult", "Store", "StoreOptions", "profile_environment"]
 
 
 class RangeResult(NamedTuple):
@@ -139,14 +139,6 @@ def default_control_directory() -> str:
     return directory
 
 
-def profile_environment(profile: str | None) -> dict[str, str]:
-    """What the environment must say for a profile to be used: keys in it would come first."""
-    if profile is None:
-        return {}
-    keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-    return {**dict.fromkeys(keys, ""), "AWS_PROFILE": profile}
-
-
 def open_native(
     url: str | os.PathLike[str],
     memory: int | str,
@@ -165,15 +157,7 @@ def open_native(
     """Opens the engine's store for a URL or path. Raises InvalidArgumentError for an option that does not
     exist."""
     listen()
-    environment = profile_environment(profile)
-    if (access_key is None) != (secret_key is None):
-        raise InvalidArgumentError("access_key and secret_key go together: give both or neither")
-    if access_key is not None and secret_key is not None:
-        environment |= {
-            "AWS_ACCESS_KEY_ID": access_key,
-            "AWS_SECRET_ACCESS_KEY": secret_key,
-            "AWS_SESSION_TOKEN": session_token or "",
-        }
+    environment = profile_environment(profile) | key_environment(access_key, secret_key, session_token)
     options["settings"] = given_settings(options.get("settings"))
     options.setdefault("control_directory", default_control_directory())
     options.setdefault("trusted_hosts", os.environ.get("HEADRACE_TRUSTED_HOSTS", ""))

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from headrace.base.units import parse_bytes
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["CACHE_OPTIONS", "CacheChoice", "Tiers", "parse_tiers"]
+__all__ = ["CACHE_OPTIONS", "CacheChoice", "Tiers", "key_environment", "parse_tiers", "profile_environment"]
 
 CACHE_OPTIONS = ("cache", "cache_limit", "cache_key", "cache_share")
 
@@ -23,6 +23,8 @@ _LIMIT = re.compile(r"(.+):([0-9]+(?:\.[0-9]+)?\s*[KMGT]i?B)", re.IGNORECASE | r
 
 _SECRETS = {"access_key", "secret_key", "session_token"}
 _HOT_SCHEMES = ("s3", "gs", "az")
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN")
+_POD_ROLE = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN", "AWS_ROLE_SESSION_NAME")
 
 
 class Tiers(NamedTuple):
@@ -37,6 +39,22 @@ class Tiers(NamedTuple):
     is_group_shared: bool = False
     cluster: tuple[tuple[str, dict[str, Any]], ...] = ()
     """Kind and options of each cache that nodes share, nearest first."""
+
+
+def profile_environment(profile: str | None) -> dict[str, str]:
+    """What the environment must say for a profile to be used: keys in it, and a pod's role, would come first."""
+    return {} if profile is None else {**dict.fromkeys(_KEYS + _POD_ROLE, ""), "AWS_PROFILE": profile}
+
+
+def key_environment(
+    access_key: str | None, secret_key: str | None, session_token: str | None
+) -> dict[str, str]:
+    """What the environment must say for these keys to be used: no token of other keys goes along with them."""
+    if (access_key is None) != (secret_key is None):
+        raise InvalidArgumentError("access_key and secret_key go together: give both or neither")
+    if access_key is None or secret_key is None:
+        return {}
+    return dict(zip(_KEYS, (access_key, secret_key, session_token or "", ""), strict=True))
 
 
 def parse_tiers(
@@ -192,18 +210,12 @@ def _hot_store(root: str, options: dict[str, Any]) -> dict[str, Any]:
         "timeout": lambda value: _number(value, "timeout", float),
     }
     found = _read_options(root, options, readers)
-    given = [found.pop(name, None) for name in secrets]
-    if (given[0] is None) != (given[1] is None):
-        raise InvalidArgumentError(
-            f"cache={root!r}: access_key and secret_key go together: give both or neither"
-        )
-    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-    environment = (
-        {} if given[0] is None else {name: value or "" for name, value in zip(names, given, strict=True)}
-    )
-    if "profile" in found:
-        # The environment's own keys would come first.
-        environment = {**dict.fromkeys(names, ""), "AWS_PROFILE": found.pop("profile"), **environment}
+    profile = found.pop("profile", None)
+    try:
+        keys = key_environment(*(found.pop(name, None) for name in secrets))
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"cache={root!r}: {error}") from None
+    environment = profile_environment(profile) | keys
     rest = {"timeout": found.pop("timeout")} if "timeout" in found else {}
     return {"url": root.rstrip("/"), "options": found, "environment": environment, **rest}
 

@@ -1,7 +1,6 @@
 #include "store/azure/azure_config.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "http/uri.h"
@@ -9,10 +8,6 @@
 
 namespace headrace::azure {
 namespace {
-
-/// Hosts of the Blob service in Microsoft's clouds: public, China, US government.
-constexpr std::array<std::string_view, 3> kBlobSuffixes = {
-    ".blob.core.windows.net", ".blob.core.chinacloudapi.cn", ".blob.core.usgovcloudapi.net"};
 
 bool is_account_name(std::string_view name) noexcept {
   if (name.empty() || name.size() > 64) return false;
@@ -41,7 +36,13 @@ bool is_bare_host(std::string_view host) noexcept {
 }
 
 Status bad(const StoreUrl& url, const std::string& why) {
-  return Status(Code::kInvalidArgument, url.root.substr(0, url.root.find('?')) + ": " + why);
+  return Status(Code::kInvalidArgument, http::without_secrets(url.root) + ": " + why);
+}
+
+/// A part of a URL, as messages may show it.
+std::string shown(const std::string& part) {
+  constexpr std::string_view kStart = "az://";
+  return http::without_secrets(std::string(kStart) + part).substr(kStart.size());
 }
 
 /// Takes "?...sig=..." off the end of `text`.
@@ -62,14 +63,6 @@ std::string take_segment(std::string& path) {
   path.erase(0, slash == std::string::npos ? path.size() : slash + 1);
   while (path.starts_with('/')) path.erase(0, 1);
   return first;
-}
-
-/// "account.blob.core.windows.net" to "account"; empty for other hosts.
-std::string account_of_host(std::string_view host) {
-  for (const std::string_view suffix : kBlobSuffixes) {
-    if (host.ends_with(suffix)) return std::string(host.substr(0, host.size() - suffix.size()));
-  }
-  return {};
 }
 
 /// Where the endpoint's URL says that the account is: in the host, in the path, or nowhere yet.
@@ -122,7 +115,7 @@ bool is_azure_url(const StoreUrl& url) noexcept {
     if (url.scheme == scheme) return true;
   }
   if (url.scheme != "https" && url.scheme != "http") return false;
-  return std::any_of(kBlobSuffixes.begin(), kBlobSuffixes.end(),
+  return std::any_of(auth::kAzureBlobSuffixes.begin(), auth::kAzureBlobSuffixes.end(),
                      [&](std::string_view suffix) { return url.bucket.ends_with(suffix); });
 }
 
@@ -145,11 +138,12 @@ Result<AzureLocation> parse_azure_location(const StoreUrl& url) {
                  "no container; it must look like " + url.scheme + "://account/container/prefix");
     }
   } else if (url.scheme == "http" || url.scheme == "https") {
-    out.account = account_of_host(bucket);
+    out.account = auth::azure_account_of_host(bucket);
     out.endpoint = url.scheme + "://" + bucket;
     out.container = take_segment(out.path);
     if (out.container.empty())
-      return bad(url, "no container; it must look like https://" + bucket + "/container/prefix");
+      return bad(url,
+                 "no container; it must look like https://" + shown(bucket) + "/container/prefix");
   } else {
     const std::size_t at = bucket.find('@');
     if (at == std::string::npos) {
@@ -166,11 +160,11 @@ Result<AzureLocation> parse_azure_location(const StoreUrl& url) {
     if (host.find('.') != std::string::npos) out.endpoint = "https://" + host;
   }
   if (!is_account_name(out.account)) {
-    return bad(url, "\"" + out.account +
+    return bad(url, "\"" + shown(out.account) +
                         "\" is not the name of a storage account (lower-case letters and digits)");
   }
   if (!is_container_name(out.container)) {
-    return bad(url, "\"" + out.container +
+    return bad(url, "\"" + shown(out.container) +
                         "\" is not a container name (3 to 63 lower-case letters, digits and single "
                         "hyphens)");
   }
@@ -206,6 +200,12 @@ Result<AzureConfig> make_azure_config(const StoreOptions& options, const AzureLo
   }
   auto parsed = http::parse_http_url(endpoint);
   if (!parsed) return std::move(parsed).error().annotate(source);
+  if (const auto other = auth::other_azure_account(parsed->host, location.account);
+      !other.empty()) {
+    return Status(Code::kInvalidArgument, location.root_url + ": " + source + ", " + parsed->host +
+                                              ", is of the account " + std::string(other) +
+                                              ", not of " + location.account);
+  }
   config.endpoint = HttpEndpoint{parsed->host, parsed->port, parsed->use_tls};
   config.host_field = parsed->authority();
   config.origin = (parsed->use_tls ? "https://" : "http://") + config.host_field;

@@ -234,6 +234,20 @@ TEST(AzureConfig, FindsContainerAndHost) {
   }
 }
 
+TEST(AzureConfig, RefusesTheEndpointOfAnotherAccount) {
+  for (const char* url : {"az://accountb/data", "https://accountb.blob.core.windows.net/data",
+                          "abfss://data@accountb.dfs.core.windows.net"}) {
+    StoreOptions options;
+    options.endpoint = "https://accounta.blob.core.windows.net";
+    auto config = config_of(url, key_settings(), options);
+    ASSERT_FALSE(config) << url;
+    EXPECT_EQ(config.error().code(), Code::kInvalidArgument) << url;
+    EXPECT_THAT(std::string(config.error().message()), HasSubstr("accountb")) << url;
+    options.endpoint = "https://accountb-secondary.blob.core.windows.net";
+    EXPECT_TRUE(config_of(url, key_settings(), options)) << url;
+  }
+}
+
 TEST(AzureConfig, RefusesWhatNamesNoContainer) {
   for (const char* url :
        {"az://account", "az://Account/container", "az://account/Co", "az://account/a--b",

@@ -337,6 +337,12 @@ class GcsStore final : public EngineStore {
     auto answer = engine()->call(http, call);
     auto failures = answer ? parse_delete(answer->body)
                            : Result<std::vector<DeleteFailure>>(std::move(answer).error());
+    // Whose failure it is is not known then, so nothing is known to be deleted.
+    for (std::size_t i = 0; failures && i < failures->size(); ++i) {
+      if (places.contains((*failures)[i].key)) continue;
+      failures = Status(Code::kCorrupt, http.what + ": the answer names the key \"" +
+                                            (*failures)[i].key + "\", which was not asked for");
+    }
     if (!failures) {
       for (const auto& [key, place] : places) {
         outcomes[place] = Status(failures.error().code(), std::string(failures.error().message()));
@@ -397,7 +403,8 @@ Result<GcsConfig> resolve_gcs_config(const StoreOptions& options, const StoreUrl
                                      std::shared_ptr<auth::WebClient> web) {
   const auth::FileReader read_file = auth::local_file_reader();
   auto settings = auth::resolve_google_settings(environment, read_file);
-  if (!settings && !options.anonymous) return std::move(settings).error().annotate(url.root);
+  if (!settings && !options.anonymous)
+    return std::move(settings).error().annotate(http::without_secrets(url.root));
   if (!settings) settings = auth::GoogleSettings();
   HEADRACE_TRY_ASSIGN(GcsConfig config, make_gcs_config(options, url, *settings));
   HEADRACE_TRY(add_credentials(options, *settings, read_file, std::move(web), config));

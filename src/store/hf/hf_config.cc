@@ -13,8 +13,8 @@ constexpr std::string_view kHub = "https://huggingface.co";
 constexpr std::string_view kForm = "hf://datasets/ORG/NAME[@REVISION][/FOLDER]";
 
 Status bad_url(const StoreUrl& url, const std::string& why) {
-  return Status(Code::kInvalidArgument,
-                url.root + ": " + why + "; it must look like " + std::string(kForm));
+  return Status(Code::kInvalidArgument, http::without_secrets(url.root) + ": " + why +
+                                            "; it must look like " + std::string(kForm));
 }
 
 /// The characters of names of accounts and repositories.
@@ -71,8 +71,9 @@ Result<std::string> take_repository(const StoreUrl& url, std::string_view& rest)
 /// Repository, revision and folder.
 Status read_url(const StoreUrl& url, HfConfig& config) {
   if (url.bucket == "buckets") {
-    return Status(Code::kUnsupported,
-                  url.root + ": buckets of the hub are not read; use " + std::string(kForm));
+    return Status(Code::kUnsupported, http::without_secrets(url.root) +
+                                          ": buckets of the hub are not read; use " +
+                                          std::string(kForm));
   }
   const std::string whole = url.path.empty() ? url.bucket : url.bucket + "/" + url.path;
   const Kind* kind = kKinds;
@@ -92,7 +93,7 @@ Status read_url(const StoreUrl& url, HfConfig& config) {
   config.api_path += std::string(kind->api) + repository;
   config.file_path += std::string(kind->page) + repository + "/resolve";
   config.prefix = rest.empty() ? "" : std::string(rest) + "/";
-  if (!rest.empty()) HEADRACE_TRY(check_hf_key(rest).annotate(url.root));
+  if (!rest.empty()) HEADRACE_TRY(check_hf_key(rest).annotate(http::without_secrets(url.root)));
   return {};
 }
 
@@ -179,7 +180,7 @@ void find_token(const Environment& environment, const auth::FileReader& read_fil
 Status check_online(const HfConfig& config, const Environment& environment) {
   for (const char* name : {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}) {
     if (!is_on(environment.get(name))) continue;
-    return Status(Code::kUnsupported, config.root_url + ": " + name +
+    return Status(Code::kUnsupported, http::without_secrets(config.root_url) + ": " + name +
                                           " is set, so the hub is not asked; unset it, or name "
                                           "a copy of the files");
   }

@@ -226,18 +226,21 @@ Status S3Control::remove_batch(std::span<const std::string> keys, std::span<Stat
     has_no_batches_.store(true, std::memory_order_relaxed);
     return Status(Code::kUnsupported, std::string(status.message()));
   }
-  std::unordered_map<std::string_view, std::size_t> places;
+  // A multimap: the same key may be asked for twice, and both places get its outcome.
+  std::unordered_multimap<std::string_view, std::size_t> places;
   for (std::size_t i = 0; i < keys.size(); ++i) places.emplace(keys[i], i);
   for (const DeleteFailure& failure : *failures) {
     if (failure.error.code == "NoSuchKey") continue;
-    const auto place = places.find(failure.key);
-    if (place == places.end()) {
+    const auto [first, last] = places.equal_range(failure.key);
+    if (first == last) {
       return Status(Code::kCorrupt, http.what + ": the answer names the key \"" + failure.key +
                                         "\", which was not asked for");
     }
-    results[place->second] =
-        code_status("DELETE " + url_of(std::string_view(failure.key).substr(config.prefix.size())),
-                    failure.error, {config.region, config.credentials_source});
+    for (auto place = first; place != last; ++place) {
+      results[place->second] = code_status(
+          "DELETE " + url_of(std::string_view(failure.key).substr(config.prefix.size())),
+          failure.error, {config.region, config.credentials_source});
+    }
   }
   return {};
 }

@@ -62,8 +62,16 @@ class S3Control {
   Result<std::optional<ObjectInfo>> find_completed(const std::string& key,
                                                    std::span<const UploadedPart> parts,
                                                    const CallOptions& call);
+  /// create_upload() of an object with these tags, in the form of tags_of().
+  Result<std::string> create_tagged_upload(const std::string& key, const std::string& tags,
+                                           const CallOptions& call);
+  /// The object's tags as x-amz-tagging takes them; empty: none. kUnsupported: they are there and
+  /// may not be read.
+  Result<std::string> tags_of(const ObjectInfo& from, const CallOptions& call);
   Status copy_parts(const ObjectInfo& from, const std::string& to_key, const std::string& upload_id,
                     std::vector<UploadedPart>& parts, const CallOptions& call);
+  /// A copy by parts. Unlike the one request that copies all, it takes over only what it is told:
+  /// settings and tags.
   Result<ObjectInfo> copy_large(const ObjectInfo& from, const std::string& to_key,
                                 const CallOptions& call);
 

@@ -1,5 +1,6 @@
 #include "store/s3/s3_errors.h"
 
+#include "http/date.h"
 #include "store/s3/s3_xml.h"
 #include "store/vendor/xml_errors.h"
 
@@ -118,6 +119,17 @@ Trouble trouble_of(const http::ResponseHead& head, std::string_view body) {
   const bool is_wrong_region = code.empty() ? (head.status == 301 || head.status == 400)
                                             : row_for(code, head.status).advice == kWrongRegion;
   if (is_wrong_region && !named_region(head, body).empty()) return Trouble::kRegion;
+  return Trouble::kNone;
+}
+
+Trouble likely_trouble(const http::ResponseHead& head, std::string_view body, const Signed& by) {
+  constexpr std::chrono::minutes kWellWithin{5};  // S3 allows 15
+  if (!body.empty()) return Trouble::kNone;
+  if (head.status == 400 && by.is_temporary && named_region(head, body).empty())
+    return Trouble::kExpiredCredentials;
+  const auto date = http::parse_http_date(head.header("date"));
+  if (head.status == 403 && date && std::chrono::abs(*date - by.at) > kWellWithin)
+    return Trouble::kClock;
   return Trouble::kNone;
 }
 

@@ -2,6 +2,7 @@
 /// \file
 /// What S3's error answers mean: one table from (S3 code, HTTP status) to a Code and to advice.
 /// Pure.
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -24,6 +25,14 @@ enum class Trouble : std::uint8_t {
   kRegion,              ///< The bucket is in another region.
 };
 Trouble trouble_of(const http::ResponseHead& head, std::string_view body);
+/// How the request was signed.
+struct Signed {
+  std::chrono::sys_seconds at;  ///< By the store's clock, as far as that is known.
+  bool is_temporary = false;    ///< With credentials that end.
+};
+/// What a refusal without a body may be about: answers to HEAD have none to say so. kNone where
+/// trying once more would be in vain.
+Trouble likely_trouble(const http::ResponseHead& head, std::string_view body, const Signed& by);
 /// The region that such an answer names; empty: none.
 std::string named_region(const http::ResponseHead& head, std::string_view body);
 

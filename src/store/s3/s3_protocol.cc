@@ -35,6 +35,9 @@ constexpr std::uint64_t kMinPartBytes = std::uint64_t{5} << 20;
 // A refusal within this time of new credentials is taken to speak of the old ones, with which
 // requests may still be under way: the default deadline of a request.
 constexpr std::chrono::seconds kInFlight{60};
+// The same where it is a guess that the refusal is about credentials: if it is wrong, that is how
+// long the request is tried again in vain, once in kInFlight.
+constexpr std::chrono::seconds kHeadInFlight{2};
 
 std::span<const std::byte> payload_of(const Request& request) noexcept {
   if (request.op == Op::kGet || request.length_bytes == 0) return {};
@@ -150,14 +153,28 @@ void S3Protocol::note_in_use(const std::shared_ptr<const auth::Credentials>& cre
   in_use_pointer_.store(credentials.get(), std::memory_order_relaxed);
 }
 
-bool S3Protocol::learn_credentials_expired() {
+S3Protocol::Lesson S3Protocol::lesson_of(const http::ResponseHead& head, std::string_view body) {
+  const Trouble said = trouble_of(head, body);
+  if (said != Trouble::kNone || config_.credentials == nullptr) return {said, false};
+  Signed by;
+  by.at =
+      std::chrono::sys_seconds(std::chrono::seconds(last_used_s_.load(std::memory_order_relaxed)));
+  {
+    MutexLock lock(mutex_);
+    by.is_temporary = in_use_ != nullptr && !in_use_->session_token.empty();
+  }
+  return {likely_trouble(head, body, by), true};
+}
+
+bool S3Protocol::learn_credentials_expired(bool is_guess) {
   std::shared_ptr<const auth::Credentials> refused;
   {
     MutexLock lock(mutex_);
     if (in_use_ == nullptr) return false;
     const std::chrono::sys_seconds now{
         std::chrono::seconds(last_used_s_.load(std::memory_order_relaxed))};
-    if (has_replaced_ && now - in_use_since_ < kInFlight) return true;
+    if (has_replaced_ && now - in_use_since_ < kInFlight)
+      return !is_guess || now - in_use_since_ < kHeadInFlight;
     refused = in_use_;
   }
   auth::CredentialProvider& provider = sessions_ != nullptr ? *sessions_ : *config_.credentials;
@@ -179,10 +196,10 @@ bool S3Protocol::learn_region(const std::string& region) {
   return true;
 }
 
-bool S3Protocol::learn(Trouble trouble, const http::ResponseHead& head, std::string_view body) {
-  switch (trouble) {
+bool S3Protocol::learn(Lesson lesson, const http::ResponseHead& head, std::string_view body) {
+  switch (lesson.trouble) {
     case Trouble::kExpiredCredentials:
-      return config_.credentials != nullptr && learn_credentials_expired();
+      return config_.credentials != nullptr && learn_credentials_expired(lesson.is_guess);
     case Trouble::kClock:
       return clock_->learn(http::parse_http_date(head.header("date")));
     case Trouble::kRegion:
@@ -362,8 +379,8 @@ Status S3Protocol::error_from(std::string_view what, const http::ResponseHead& h
                               std::string_view body) {
   const std::string region = signer_.load(std::memory_order_acquire)->region();
   Status status = error_status(what, head, body, {region, config_.credentials_source});
-  const Trouble trouble = trouble_of(head, body);
-  if (trouble == Trouble::kNone || !learn(trouble, head, body)) return status;
+  const Lesson lesson = lesson_of(head, body);
+  if (lesson.trouble == Trouble::kNone || !learn(lesson, head, body)) return status;
   return Status(Code::kUnavailable, std::string(status.message()));
 }
 

@@ -89,9 +89,15 @@ class S3Protocol final : public vendor::ConfiguredProtocol<S3Config> {
   Status check_redirect(const HttpRedirect* redirect, bool is_read) const;
   Status append_request_line(const Request& request, const HttpRedirect* redirect,
                              HeadBuilder& head) const;
-  bool learn_credentials_expired() HEADRACE_EXCLUDES(mutex_);
+  /// What error_from() can learn from.
+  struct Lesson {
+    Trouble trouble = Trouble::kNone;
+    bool is_guess = false;  ///< The answer does not say so.
+  };
+  Lesson lesson_of(const http::ResponseHead& head, std::string_view body) HEADRACE_EXCLUDES(mutex_);
+  bool learn_credentials_expired(bool is_guess) HEADRACE_EXCLUDES(mutex_);
   bool learn_region(const std::string& region) HEADRACE_EXCLUDES(mutex_);
-  bool learn(Trouble trouble, const http::ResponseHead& head, std::string_view body);
+  bool learn(Lesson lesson, const http::ResponseHead& head, std::string_view body);
 
   const std::shared_ptr<auth::CredentialProvider> sessions_;
   const std::shared_ptr<ServerClock> clock_;

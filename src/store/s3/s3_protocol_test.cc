@@ -519,6 +519,51 @@ TEST_F(Protocol, CredentialsThatAreBeingFetchedAreWaitedFor) {
             Code::kUnavailable);
 }
 
+// Answers to HEAD have no body, so what they are about is a guess.
+TEST_F(Protocol, ABare400MayBeAboutTemporaryCredentials) {
+  const auto provider =
+      std::make_shared<ScriptedCredentials>(auth::Credentials{"ONE", "s", "t", std::nullopt});
+  open_with(provider);
+  head_of(HttpCall());
+  EXPECT_EQ(answer(*protocol_, 400, "", "").code(), Code::kUnavailable);
+  EXPECT_EQ(provider->refused_, std::vector<std::string>{"ONE"});
+  // Those of the first seconds may have been signed with the old ones; then it is something else.
+  provider->set({"TWO", "s", "t", std::nullopt});
+  const auto code_after = [&](std::chrono::seconds time) {
+    std::string text;
+    EXPECT_TRUE(protocol_->append_head(HttpCall(), HeadContext{kNow + time, nullptr}, text).ok());
+    return answer(*protocol_, 400, "", "").code();
+  };
+  EXPECT_EQ(code_after(std::chrono::seconds(0)), Code::kUnavailable);
+  EXPECT_EQ(code_after(std::chrono::seconds(3)), Code::kInvalidArgument);
+  EXPECT_EQ(provider->refused_, std::vector<std::string>{"ONE"});
+  EXPECT_EQ(code_after(std::chrono::seconds(61)), Code::kUnavailable);
+  EXPECT_EQ(provider->refused_, (std::vector<std::string>{"ONE", "TWO"}));
+  provider->can_renew_ = false;
+  EXPECT_EQ(code_after(std::chrono::seconds(62)), Code::kInvalidArgument);
+}
+
+TEST_F(Protocol, ABare400IsNotAboutCredentialsThatNeverEnd) {
+  const auto provider =
+      std::make_shared<ScriptedCredentials>(auth::Credentials{"ONE", "s", "", std::nullopt});
+  open_with(provider);
+  head_of(HttpCall());
+  EXPECT_EQ(answer(*protocol_, 400, "", "").code(), Code::kInvalidArgument);
+  EXPECT_TRUE(provider->refused_.empty());
+}
+
+TEST_F(Protocol, ABare403IsAboutTheClockWhereThatIsWrong) {
+  head_of(HttpCall());
+  const std::string date = "date: Sun, 30 Aug 2015 13:36:00 GMT\r\n";  // an hour ahead
+  EXPECT_EQ(answer(*protocol_, 403, date, "").code(), Code::kUnavailable);
+  EXPECT_THAT(head_of(HttpCall()), HasSubstr("x-amz-date: 20150830T133600Z\r\n"));
+  // With the right time it is a refusal, and so it is where the clocks agree or nothing is said.
+  EXPECT_EQ(answer(*protocol_, 403, date, "").code(), Code::kDenied);
+  EXPECT_EQ(answer(*protocol_, 403, "date: Sun, 30 Aug 2015 13:39:00 GMT\r\n", "").code(),
+            Code::kDenied);
+  EXPECT_EQ(answer(*protocol_, 403, "", "").code(), Code::kDenied);
+}
+
 TEST_F(Protocol, LearnsTheStoresClockOnce) {
   head_of(HttpCall());
   const std::string date = "date: Sun, 30 Aug 2015 13:36:00 GMT\r\n";  // an hour ahead

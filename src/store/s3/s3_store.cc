@@ -1,6 +1,7 @@
 #include "store/s3/s3_store.h"
 
 #include "auth/aws_fetch.h"
+#include "http/uri.h"
 #include "store/engine_store.h"
 #include "store/s3/express_session.h"
 #include "store/s3/s3_control.h"
@@ -90,7 +91,8 @@ Result<S3Config> resolve_s3_config(const StoreOptions& options, const StoreUrl& 
                                    const std::shared_ptr<auth::WebClient>& web) {
   auto resolved = auth::resolve_aws_settings(environment, auth::local_file_reader());
   // Unsigned requests need no credentials: not even ones that are well-formed.
-  if (!resolved && !options.anonymous) return std::move(resolved).error().annotate(url.root);
+  if (!resolved && !options.anonymous)
+    return std::move(resolved).error().annotate(http::without_secrets(url.root));
   const auth::AwsSettings settings = resolved ? *std::move(resolved) : auth::AwsSettings();
   Clock& clock = options.clock != nullptr ? *options.clock : system_clock();
   std::shared_ptr<auth::CredentialProvider> provider;

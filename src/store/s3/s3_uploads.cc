@@ -81,7 +81,13 @@ bool finds_nothing_to_change(const Status& status) {
 }  // namespace
 
 Result<std::string> S3Control::create_upload(const std::string& key, const CallOptions& call) {
+  return create_tagged_upload(key, {}, call);
+}
+
+Result<std::string> S3Control::create_tagged_upload(const std::string& key, const std::string& tags,
+                                                    const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(HttpCall http, object_call("POST", key));
+  if (!tags.empty()) http.headers.emplace_back("x-amz-tagging", tags);
   http.query = {{"uploads", ""}};
   const S3Config& config = protocol_->config();
   if (config.upload_checksum != ChecksumKind::kNone) {
@@ -291,8 +297,11 @@ Result<ObjectInfo> S3Control::copy(const std::string& from_key, const std::strin
   http.headers = {{"x-amz-copy-source", copy_source(from_key, call.version_id)}};
   if (!call.version_id.empty()) HEADRACE_TRY(check_version(from_key, call));
   HEADRACE_TRY(add_settings(from_key, call, http));
-  const auto etag = engine_->call(
-      http, call, [](const HttpAnswer& answer) { return parse_result_etag(answer.body); });
+  // All bytes are copied before the answer, or before the end of one that began with blanks.
+  http.answer_timeout = kCompleteAnswerTime;
+  const auto etag =
+      engine_->call(http, {engine_->deadline_of(call, kCompleteTime), call.stop},
+                    [](const HttpAnswer& answer) { return parse_result_etag(answer.body); });
   if (!etag) {
     Status status = etag.error().clone();
     if (status.code() != Code::kInvalidArgument) return status;
@@ -326,6 +335,28 @@ Result<ObjectInfo> S3Control::set_storage_class(const std::string& key,
   return moved;
 }
 
+// HEAD counts them for those only who may read them: others learn of none.
+Result<std::string> S3Control::tags_of(const ObjectInfo& from, const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("HEAD", from.key));
+  if (!call.version_id.empty()) http.query.emplace_back("versionId", call.version_id);
+  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
+  http::ResponseHead head;
+  HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
+  if (head_bytes == 0) return Status(Code::kCorrupt, http.what + ": the answer has no head");
+  const std::string_view count = head.header("x-amz-tagging-count");
+  if (count.empty() || count == "0") return std::string();
+  http.method = "GET";
+  http.what = "GET the tags of " + url_of(from.key);
+  http.query.emplace_back("tagging", "");
+  auto tags =
+      engine_->call(http, call, [](const HttpAnswer& text) { return parse_tags(text.body); });
+  if (!tags && tags.error().code() == Code::kDenied) {
+    return Status(Code::kUnsupported, std::string(tags.error().message()) +
+                                          ": a copy of this size would lose the object's tags");
+  }
+  return tags;
+}
+
 Result<ObjectInfo> S3Control::copy_large(const ObjectInfo& from, const std::string& to_key,
                                          const CallOptions& call) {
   ObjectSettings room;
@@ -333,7 +364,8 @@ Result<ObjectInfo> S3Control::copy_large(const ObjectInfo& from, const std::stri
       settings_over(effective_settings(protocol_->config().settings, call.settings, room),
                     copied_settings(from.details->settings));
   const CallOptions write{.deadline = call.deadline, .stop = call.stop, .settings = &settings};
-  HEADRACE_TRY_ASSIGN(const std::string id, create_upload(to_key, write));
+  HEADRACE_TRY_ASSIGN(const std::string tags, tags_of(from, call));
+  HEADRACE_TRY_ASSIGN(const std::string id, create_tagged_upload(to_key, tags, write));
   std::vector<UploadedPart> parts;
   if (Status s = copy_parts(from, to_key, id, parts, call); !s.ok()) {
     static_cast<void>(abort_upload(to_key, id, write));
@@ -365,9 +397,12 @@ Status S3Control::copy_parts(const ObjectInfo& from, const std::string& to_key,
                       {"x-amz-copy-source-if-match", from.etag},
                       {"x-amz-copy-source-range",
                        "bytes=" + std::to_string(begin) + "-" + std::to_string(end - 1)}};
-      auto part = engine_->call(http, call, [&](const HttpAnswer& answer) {
-        return parse_copied_part(answer.body, protocol_->config().upload_checksum);
-      });
+      http.answer_timeout = kCompleteAnswerTime;
+      auto part = engine_->call(http, {engine_->deadline_of(call, kCompleteTime), call.stop},
+                                [&](const HttpAnswer& answer) {
+                                  return parse_copied_part(answer.body,
+                                                           protocol_->config().upload_checksum);
+                                });
       const std::lock_guard lock(mutex);
       if (!part) {
         if (failure.ok()) failure = std::move(part).error();

@@ -10,6 +10,7 @@
 
 #include "base/strings.h"
 #include "http/date.h"
+#include "http/uri.h"
 #include "store/s3/s3_checksum.h"
 #include "store/vendor/xml.h"
 
@@ -87,6 +88,20 @@ Result<UploadedPart> parse_copied_part(std::string_view body, ChecksumKind kind)
   const std::string element(checksum_element(kind));
   if (!element.empty()) part.checksum = root.child_value(element.c_str());
   return part;
+}
+
+Result<std::string> parse_tags(std::string_view body) {
+  pugi::xml_document document;
+  const auto root = vendor::load_root(body, "Tagging", document);
+  if (!root) return corrupt("list of tags");
+  std::string tags;
+  for (const pugi::xml_node& tag : root.child("TagSet").children("Tag")) {
+    if (!tags.empty()) tags.push_back('&');
+    http::append_encoded(tag.child_value("Key"), http::Slash::kEscape, tags);
+    tags.push_back('=');
+    http::append_encoded(tag.child_value("Value"), http::Slash::kEscape, tags);
+  }
+  return tags;
 }
 
 std::string format_complete(std::span<const UploadedPart> parts, ChecksumKind kind) {

@@ -47,6 +47,9 @@ Result<std::string> parse_result_etag(std::string_view body);
 /// ETag and checksum of a CopyPartResult. Errors: kCorrupt.
 Result<UploadedPart> parse_copied_part(std::string_view body, ChecksumKind kind);
 
+/// The tags of a Tagging as a query: "name=value&...". Errors: kCorrupt.
+Result<std::string> parse_tags(std::string_view body);
+
 /// The body of CompleteMultipartUpload. Checksums of parts go with it when `kind` says which they
 /// are.
 std::string format_complete(std::span<const UploadedPart> parts,

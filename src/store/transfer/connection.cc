@@ -208,8 +208,7 @@ Progress Connection::on_sent(std::int64_t result, TimePoint now) {
   if (state_ == State::kSending) {
     state_ = State::kHead;
     wait_limit_ = context_.options.first_byte_timeout;
-    if (op_->call != nullptr && op_->call->answer_timeout.count() > 0)
-      wait_limit_ = op_->call->answer_timeout;
+    if (takes_long()) wait_limit_ = op_->call->answer_timeout;
     if (op_->call == nullptr && !op_->is_upload()) {
       wait_limit_ = std::chrono::ceil<std::chrono::milliseconds>(
           context_.hedging.deadline(op_->request.length_bytes));
@@ -293,6 +292,11 @@ std::optional<Connection::Want> Connection::on_head(TimePoint now) {
   if (op_->call == nullptr) head_.etag = context_.protocol.version_of(op_->request, head_);
   verdict_ = op_->call != nullptr ? judge_call(head_, op_->is_head())
                                   : judge_transfer(op_->request, head_);
+  if (op_->call == nullptr && op_->request.op == Op::kGet &&
+      (head_.status == 200 || head_.status == 206)) {
+    if (Status s = context_.protocol.judge_bytes(head_); !s.ok())
+      verdict_ = {BodyUse::kNone, std::move(s), 0, 0};
+  }
   keep_alive_ = keep_alive_ && head_.keep_alive;  // a failed send has cleared it
   checksum_ = Checksum{};
   if (context_.options.verify_checksums && op_->call == nullptr && op_->request.op == Op::kGet &&
@@ -671,13 +675,18 @@ bool Connection::is_payload() const noexcept {
   return state_ == State::kBody || (state_ == State::kText && verdict_.use == BodyUse::kText);
 }
 
-/// Bytes of the body under way, when a pace can be asked of it; else 0. Stores that work on a POST
-/// send a blank now and then.
+/// A call that says itself how long its answer may take.
+bool Connection::takes_long() const noexcept {
+  return op_->call != nullptr && op_->call->answer_timeout.count() > 0;
+}
+
+/// Bytes of the body under way, when a pace can be asked of it; else 0. Stores that work on a POST,
+/// or on another call that may take long, send a blank now and then.
 std::uint64_t Connection::moving_bytes() const noexcept {
   constexpr std::uint64_t kUnknownAnswerBytes = 64 << 10;
   if (state_ == State::kSending) return op_->is_upload() ? op_->request.length_bytes : 0;
   if (is_payload()) return verdict_.body_bytes;
-  if (op_->call != nullptr && op_->call->method == "POST") return 0;
+  if (op_->call != nullptr && (op_->call->method == "POST" || takes_long())) return 0;
   return text_left_bytes_ ? text_.size() + *text_left_bytes_ : kUnknownAnswerBytes;
 }
 
@@ -690,8 +699,7 @@ Microseconds Connection::longest_move() const noexcept {
 }
 
 std::chrono::milliseconds Connection::longest_pause() const noexcept {
-  const bool takes_long = op_->call != nullptr && op_->call->answer_timeout.count() > 0;
-  return takes_long ? op_->call->answer_timeout : context_.options.progress_timeout;
+  return takes_long() ? op_->call->answer_timeout : context_.options.progress_timeout;
 }
 
 /// The pace is judged over twice this time, or more.

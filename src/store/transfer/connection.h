@@ -187,6 +187,7 @@ class Connection {
   void watch_progress(TimePoint now);
   Progress check_progress(TimePoint now);
   bool is_payload() const noexcept;
+  bool takes_long() const noexcept;
   std::uint64_t moving_bytes() const noexcept;
   Microseconds longest_move() const noexcept;
   Microseconds look_interval() const noexcept;

@@ -63,7 +63,8 @@ Result<WebConfig> make_web_config(const StoreOptions& options) {
   config.root_url = plain;
   if (has_unsafe_byte(plain) || has_unsafe_byte(config.query)) {
     return Status(Code::kInvalidArgument,
-                  plain + ": the URL has a blank or control character; escape it (%20)");
+                  http::without_secrets(plain) +
+                      ": the URL has a blank or control character; escape it (%20)");
   }
   auto parsed = http::parse_http_url(plain);
   if (!parsed) return std::move(parsed).error().annotate("store URL");

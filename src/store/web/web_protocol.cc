@@ -154,6 +154,13 @@ std::shared_ptr<const ObjectDetails> details_in(const http::ResponseHead& head) 
   return details;
 }
 
+Status WebProtocol::judge_bytes(const http::ResponseHead& head) const {
+  const std::string_view encoding = head.header("content-encoding");
+  if (encoding.empty() || http::equals_ignoring_case(encoding, "identity")) return {};
+  return Status(Code::kUnsupported,
+                "the server packs its answers (Content-Encoding), so that ranges have no meaning");
+}
+
 std::string_view WebProtocol::version_of(const Request& /*request*/,
                                          const http::ResponseHead& head) const {
   return version_in(head);

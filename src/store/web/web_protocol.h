@@ -41,6 +41,8 @@ class WebProtocol final : public vendor::ConfiguredProtocol<WebConfig> {
   std::shared_ptr<const ObjectDetails> details_of(const http::ResponseHead& head) const override {
     return details_in(head);
   }
+  /// kUnsupported: packed on its way (Content-Encoding), so that its offsets are not the object's.
+  Status judge_bytes(const http::ResponseHead& head) const override;
   std::string_view version_of(const Request& request,
                               const http::ResponseHead& head) const override;
   bool follows_redirects() const noexcept override { return true; }

@@ -48,8 +48,7 @@ class WebStore final : public ReadOnlyStore {
     // the fly): one byte tells the size as well.
     http.method = "GET";
     http.headers = {{"range", "bytes=0-0"}};
-    return engine()->call(http, call,
-                          [&key](const HttpAnswer& byte) { return info_of(key, byte); });
+    return engine()->call(http, call, [&](const HttpAnswer& byte) { return info_of(key, byte); });
   }
 
   Result<ListPage> list(const ListRequest&, const CallOptions&) override {
@@ -63,19 +62,14 @@ class WebStore final : public ReadOnlyStore {
   const std::string& url() const noexcept override { return protocol_->config().root_url; }
 
  private:
-  static Result<ObjectInfo> info_of(const std::string& key, const HttpAnswer& answer) {
+  Result<ObjectInfo> info_of(const std::string& key, const HttpAnswer& answer) const {
     http::ResponseHead head;
     HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
     ObjectInfo info;
     info.key = key;
     info.etag = version_in(head);
-    const std::string_view encoding = head.header("content-encoding");
-    const bool is_packed = !encoding.empty() && !http::equals_ignoring_case(encoding, "identity");
-    if (head_bytes == 0 || is_packed) {
-      return Status(Code::kUnsupported,
-                    "the server packs its answers (Content-Encoding), so that ranges have no "
-                    "meaning");
-    }
+    if (head_bytes == 0) return Status(Code::kCorrupt, "the answer has no head");
+    HEADRACE_TRY(protocol_->judge_bytes(head));
     if (head.status == 206 && head.content_range && head.content_range->total) {
       info.size_bytes = *head.content_range->total;
     } else if (head.status == 200 && head.content_length) {
