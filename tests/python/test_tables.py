@@ -377,6 +377,87 @@ def test_files_that_differ_are_named(tmp_path: Path) -> None:
         rows_of(tmp_path)
 
 
+def _tensors(shape: list[int]) -> Any:
+    kind = pa.fixed_shape_tensor(pa.int32(), shape)
+    return pa.ExtensionArray.from_storage(
+        kind, pa.FixedSizeListArray.from_arrays(pa.array(range(6), pa.int32()), 6)
+    )
+
+
+_ALIKE_BUT_FOR_ARROW = {
+    "durations": (
+        pa.array([1], pa.duration("s")),
+        pa.array([1], pa.duration("us")),
+        r"duration\[us\].*not duration\[s\]",
+    ),
+    "tensors": (_tensors([2, 3]), _tensors([3, 2]), r"ndarray:int32:3,2 .*not ndarray:int32:2,3"),
+    "lists": (
+        pa.array([[1, 2]], pa.list_(pa.int64(), 2)),
+        pa.array([[1, 2, 3]], pa.list_(pa.int64(), 3)),
+        r"ndarray:int64:3 .*not ndarray:int64:2",
+    ),
+    "binary": (
+        pa.array([b"ab"], pa.binary(2)),
+        pa.array([b"abc"], pa.binary()),
+        r"bytes, not bytes \(2 each\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", _ALIKE_BUT_FOR_ARROW)
+def test_files_whose_parquet_schemas_alone_agree_are_named(tmp_path: Path, kind: str) -> None:
+    first, other, message = _ALIKE_BUT_FOR_ARROW[kind]
+    pq.write_table(pa.table({"a": first}), tmp_path / "p0.parquet")
+    pq.write_table(pa.table({"a": other}), tmp_path / "p1.parquet")
+    with pytest.raises(hr.InvalidArgumentError, match=rf"p1\.parquet: column 'a' is {message}.*p0\.parquet"):
+        rows_of(tmp_path)
+
+
+def test_metadata_that_change_no_column_change_no_fingerprint(tmp_path: Path) -> None:
+    table = pa.table({"a": [1, 2]})
+    fingerprints = set()
+    for note in ("x", "y"):
+        pq.write_table(
+            table.replace_schema_metadata({"pandas": "x"}), tmp_path / "p0.parquet", compression=None
+        )
+        pq.write_table(
+            table.replace_schema_metadata({"pandas": note}), tmp_path / "p1.parquet", compression=None
+        )
+        with hr.Dataset(tmp_path) as dataset:
+            fingerprints.add(dataset.fingerprint)
+            assert [row["a"] for row in dataset] == [1, 2, 1, 2]
+    assert len(fingerprints) == 1
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+def test_partitions_that_are_stored_too_are_what_is_stored(tmp_path: Path, format: str) -> None:
+    table = pa.table({"a": [1, 2], "k": [datetime.date(2020, 1, 1)] * 2})
+    (tmp_path / "k=2020-01-02" / "j=7").mkdir(parents=True)
+    file = tmp_path / "k=2020-01-02" / "j=7" / f"p.{format}"
+    if format == "parquet":
+        pq.write_table(table, file)
+    else:
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+    every = rows_of(tmp_path)
+    assert [list(row) for row in every] == [["a", "k", "j"]] * 2
+    with hr.Dataset(tmp_path) as dataset:
+        schema = dataset.schema
+    assert schema["k"].encoding == "date32[day]"
+    for columns in (["a", "k"], ["k"], ["k", "j"], ["j"], ["a", "j"]):
+        with hr.Dataset(tmp_path, columns=columns) as dataset:
+            assert list(dataset.schema) == columns
+            assert [dataset.schema[name] for name in columns] == [schema[name] for name in columns]
+            assert list(dataset) == [{name: row[name] for name in columns} for row in every]
+        with hr.Loader(tmp_path, columns=columns, batch_size=2, shuffle=False) as loader:
+            (batch,) = loader
+            assert len(batch.ids) == 2
+            if "j" in columns:
+                assert batch["j"].tolist() == [7, 7]
+    with pytest.raises(hr.InvalidArgumentError, match="no column 'z'"):
+        hr.Dataset(tmp_path, columns=["z", "j"])
+
+
 def test_columns_apart(tmp_path: Path) -> None:
     write_files(tmp_path)
     with hr.Dataset(tmp_path) as every, hr.Dataset(tmp_path, columns=["x"]) as one:

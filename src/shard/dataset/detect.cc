@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "headrace/range_fetcher.h"
@@ -62,6 +63,7 @@ bool may_describe_others(Format format) {
 struct Group {
   std::vector<std::size_t> members;
   Format format = Format::kAuto;
+  bool is_marked = false;  // Its content says so, not its name.
 };
 
 // Everything about the objects of one call.
@@ -82,7 +84,14 @@ class Chooser {
   Result<DataObjects> choose() {
     const Format wanted = context_.options.format;
     if (wanted == fallback_format().id) return all_of(wanted);
-    if (wanted != Format::kAuto && !context_.options.keys.empty()) return all_of(wanted);
+    if (wanted != Format::kAuto && !context_.options.keys.empty()) {
+      const FormatDriver* driver = driver_of(wanted);
+      if (driver != nullptr && driver->may_lack_mark) {
+        HEADRACE_TRY(look());
+        HEADRACE_TRY(refuse_others(*driver));
+      }
+      return all_of(wanted);
+    }
     for (const FormatDriver* driver : all_formats()) {
       const bool may_be = wanted == Format::kAuto || wanted == driver->id;
       if (may_be && driver->claims_listing != nullptr && driver->claims_listing(candidates_.all))
@@ -170,7 +179,8 @@ class Chooser {
         return mixed(asked[data.tag]->members.front(), asked[data.tag]->format, data.tag, format);
     }
     for (Group* group : largest) {
-      if (group->format != Format::kAuto) continue;
+      group->is_marked = group->format != Format::kAuto;
+      if (group->is_marked) continue;
       HEADRACE_TRY_ASSIGN(group->format, format_of_unmarked(*group));
     }
     return Status();
@@ -182,7 +192,26 @@ class Chooser {
     auto head = read_head(context_, object(i), kDetectBytes);
     // What begins like a compressed file and is none has no mark that we know.
     if (!head && head.error().code() != Code::kCorrupt) return std::move(head).error();
+    if (head && sniff_compression(bytes) != Compression::kNone) compressed_.insert(i);
     return head ? format_of(*head) : Format::kAuto;
+  }
+
+  // Builders that take files without a mark would read those of another format as if they were
+  // their own.
+  Status refuse_others(const FormatDriver& wanted) const {
+    const auto refuse = [&](std::size_t i, std::string_view what) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{}: {} is {}, not {}; name the files that are with a pattern or a "
+                                "list",
+                                context_.store.url(), object(i).key, what, wanted.name));
+    };
+    for (const auto& [ending, group] : groups_) {
+      if (group.is_marked && group.format != wanted.id)
+        return refuse(group.members.front(), format_name(group.format));
+    }
+    if (wanted.is_never_compressed && !compressed_.empty())
+      return refuse(*compressed_.begin(), "compressed");
+    return Status();
   }
 
   // Some files without a mark have one beside them.
@@ -283,8 +312,10 @@ class Chooser {
     const FormatDriver* driver = driver_of(format);
     if (members.empty()) {
       // Most builders take files without a mark: lines, flat tokens.
-      if (driver == nullptr || driver->marked_kind.empty())
+      if (driver == nullptr || driver->marked_kind.empty()) {
+        if (driver != nullptr && driver->may_lack_mark) HEADRACE_TRY(refuse_others(*driver));
         return DataObjects{format, std::move(candidates_.data)};
+      }
       return Status(Code::kNotFound,
                     fmt::format("{}: no {} files there, but {}", context_.store.url(),
                                 driver->marked_kind, object(0).key));
@@ -318,7 +349,8 @@ class Chooser {
   const BuildContext& context_;
   Candidates candidates_;
   std::map<std::string, Group> groups_;
-  bool is_side_ = false;  // The data are files that are beside data elsewhere.
+  std::set<std::size_t> compressed_;  // Of the objects that were looked into.
+  bool is_side_ = false;              // The data are files that are beside data elsewhere.
 };
 
 }  // namespace

@@ -223,6 +223,45 @@ TEST_F(Detect, TakesEveryFileAsTextWhenAskedFor) {
   EXPECT_EQ(keys(), (std::vector<std::string>{"a.txt", "b.log"}));
 }
 
+TEST_F(Detect, ReadsNoOtherFormatAsTokensOrText) {
+  const std::string tokens = "aabbccdd";
+  const std::string npy = std::string("\x93NUMPY\x01\0", 8) + std::string(100, ' ');
+  const std::string tar = testing::make_tar({{"a.txt", "1"}});
+  struct Case {
+    Format format;
+    std::string key, bytes, what;
+  };
+  const Case cases[] = {
+      {Format::kTokens, "a.bin.gz", testing::deflate(Compression::kGzip, tokens), "compressed"},
+      {Format::kTokens, "a.npy", npy, "numpy"},
+      {Format::kTokens, "a.parquet", "PAR1" + std::string(100, ' '), "table"},
+      {Format::kText, "a.data", tar, "webdataset"},
+      {Format::kText, "a.tar.gz", testing::deflate(Compression::kGzip, tar), "webdataset"}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.key);
+    store_.shared().objects.clear();
+    options_ = {.format = c.format};
+    store_.set(c.key, c.bytes);
+    store_.set("b.bin", tokens);
+    EXPECT_EQ(code(), Code::kInvalidArgument);
+    for (const std::string& part : {c.key, c.what})
+      EXPECT_NE(message_.find(part), std::string::npos) << message_;
+    options_.keys = {c.key};
+    EXPECT_EQ(code(), Code::kInvalidArgument);
+    options_.keys = {"b.bin"};
+    EXPECT_EQ(keys(), std::vector<std::string>{"b.bin"});
+  }
+  // What begins like a compressed file and is none may be tokens; CSV has no mark.
+  store_.shared().objects.clear();
+  options_ = {.format = Format::kTokens};
+  store_.set("a.bin", "\x1f\x8b\x08 no gzip at all");
+  EXPECT_EQ(format(), Format::kTokens);
+  store_.shared().objects.clear();
+  options_ = {.format = Format::kText};
+  store_.set("a.csv", "a,b\n1,2\n");
+  EXPECT_EQ(format(), Format::kText);
+}
+
 TEST_F(Detect, LeavesTextBesideATarAlone) {
   store_.set("a.tar", testing::make_tar({{"a.txt", "1"}}));
   store_.set("a.jsonl", "{\"a\": 1}\n{\"a\": 2}\n");

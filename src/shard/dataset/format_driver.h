@@ -86,6 +86,7 @@ struct FormatDriver {
   bool may_lack_mark = false;
   /// What messages call its files, where the build takes none without the mark (".tar").
   std::string_view marked_kind = {};
+  bool is_never_compressed = false;  ///< What begins like a compressed file and inflates is none.
   bool may_be_zlib = false;  ///< Files may be zlib streams, which have no mark of their own.
   /// Every object is a sample, whatever it holds: what a listing is where no format is found. One
   /// driver has this.

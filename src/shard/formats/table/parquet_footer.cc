@@ -403,6 +403,28 @@ Result<ParquetFooter> parse_parquet_footer(std::span<const std::byte> footer,
   return out;
 }
 
+std::string described_key_values(std::string_view key_values) {
+  ThriftReader reader(as_bytes_of(key_values));
+  const ThriftReader::List list = key_values.empty() ? ThriftReader::List{} : reader.list();
+  std::string out;
+  for (std::uint64_t i = 0; i < list.count && !reader.failed(); ++i) {
+    const std::size_t begin = reader.position();
+    std::string_view key;
+    std::int32_t last = 0;
+    Field field;
+    while (reader.next_field(last, field)) {
+      if (field.type == ThriftType::kBinary && field.id == 1) {
+        key = reader.text();
+      } else {
+        reader.skip(field.type);
+      }
+    }
+    if (key == "ARROW:schema" || key == "dataset-toolkit.unischema.v1")
+      out += key_values.substr(begin, reader.position() - begin);
+  }
+  return out;
+}
+
 Result<std::vector<ParquetLeaf>> parquet_leaves(std::string_view head) {
   const auto sections = split_sections(as_bytes_of(head));
   if (!sections) return corrupt("a broken head");

@@ -65,6 +65,10 @@ Result<std::uint64_t> parquet_footer_bytes(std::span<const std::byte> tail,
 Result<ParquetFooter> parse_parquet_footer(std::span<const std::byte> footer,
                                            std::uint64_t file_bytes);
 
+/// Of `key_values` those that change what columns are (Arrow's schema, Petastorm's codecs), for
+/// telling files apart: a writer's other notes may differ from file to file.
+std::string described_key_values(std::string_view key_values);
+
 /// Leaves of a head. Errors: kCorrupt.
 Result<std::vector<ParquetLeaf>> parquet_leaves(std::string_view head);
 

@@ -44,13 +44,19 @@ bool is_integer(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() && text == std::to_string(value);
 }
 
-// Partitions become columns when every file has the same ones, and none is a column of the files.
-Status append_partitions(const std::vector<ObjectInfo>& objects, const DatasetOptions& options,
-                         TableLayout& layout, std::vector<Column>& columns) {
+// Those that every file has.
+std::vector<std::string> common_partitions(const std::vector<ObjectInfo>& objects) {
   std::vector<std::string> names = partition_names(objects.front().key);
   for (const ObjectInfo& object : objects) {
-    if (partition_names(object.key) != names) names.clear();
+    if (partition_names(object.key) != names) return {};
   }
+  return names;
+}
+
+// Partitions become columns, unless they are columns of the files.
+void append_partitions(const std::vector<ObjectInfo>& objects,
+                       const std::vector<std::string>& names, const DatasetOptions& options,
+                       TableLayout& layout, std::vector<Column>& columns) {
   for (const std::string& name : names) {
     const bool is_stored = std::any_of(columns.begin(), columns.end(),
                                        [&](const Column& column) { return column.name == name; });
@@ -71,32 +77,21 @@ Status append_partitions(const std::vector<ObjectInfo>& objects, const DatasetOp
       columns.back().fixed_size_bytes = 8;
     }
   }
-  return Status();
 }
 
 Result<std::string> build_files_index(const BuildContext& context,
                                       const std::vector<ObjectInfo>& objects,
                                       const std::string& common) {
-  DatasetOptions options = context.options;
-  if (!options.columns.empty()) {
-    // The files do not know their partitions.
-    const auto names = partition_names(objects.front().key);
-    std::erase_if(options.columns, [&](const std::string& column) {
-      return std::find(names.begin(), names.end(), column) != names.end();
-    });
-    if (options.columns.empty()) options.columns = context.options.columns;
-  }
-  const BuildContext files_context{context.store,      context.pool,   options,        context.call,
-                                   context.side_files, context.broken, context.is_sure};
-  TableFiles files(files_context, objects, common);
+  const std::vector<std::string> partitions = common_partitions(objects);
+  TableFiles files(context, objects, common, partitions);
   HEADRACE_TRY(files.read_all());
-  HEADRACE_TRY(check_table_kind(files.kind(), options.kind).annotate(context.store.url()));
+  HEADRACE_TRY(check_table_kind(files.kind(), context.options.kind).annotate(context.store.url()));
   TableLayout layout;
   layout.kind = files.kind();
   layout.where = context.options.row_groups_where;
   layout.heads = files.take_heads();
   std::vector<Column> columns = files.columns();
-  HEADRACE_TRY(append_partitions(objects, context.options, layout, columns));
+  append_partitions(objects, partitions, context.options, layout, columns);
   IndexWriter writer;
   std::uint64_t position = 0;
   for (std::size_t f = 0; f < objects.size(); ++f) {

@@ -126,6 +126,13 @@ class TableDataset final : public IndexedDataset {
     if (stored.size() < plan.buffer_bytes)
       return Status(Code::kInternal, "a block with fewer bytes than its ranges");
     TableBuilder builder(columns(), constants_of(block), arena);
+    if (!layout_.partitions.empty() && columns().size() == layout_.partitions.size()) {
+      // Nothing of the files is asked for but how many rows they have.
+      ArrowArray rows{};
+      rows.length = block_at(block).sample_count;
+      HEADRACE_TRY(builder.take(0, ArrowSchema{}, rows));
+      return builder.finish();
+    }
     if (layout_.kind == TableKind::kIpc) {
       const Messages messages = messages_of(record, stored);
       HEADRACE_TRY(check_inflated(messages.bytes(), block_at(block).raw_bytes));

@@ -58,12 +58,15 @@ TablePart parquet_part(ParquetRowGroup& group, const std::vector<std::uint32_t>&
 }
 
 bool is_same(const Column& a, const Column& b) {
-  return a.name == b.name && a.encoding == b.encoding && a.dtype == b.dtype && a.shape == b.shape;
+  return a.name == b.name && a.encoding == b.encoding && a.dtype == b.dtype && a.shape == b.shape &&
+         a.fixed_size_bytes == b.fixed_size_bytes;
 }
 
 std::string type_of(const Column& column) {
-  return column.dtype.empty() ? column.encoding
-                              : fmt::format("{} ({})", column.encoding, column.dtype);
+  if (!column.dtype.empty()) return fmt::format("{} ({})", column.encoding, column.dtype);
+  return column.fixed_size_bytes == 0
+             ? column.encoding
+             : fmt::format("{} ({} each)", column.encoding, column.fixed_size_bytes);
 }
 
 // What is different, for a message: column of `other` against `first`.
@@ -105,6 +108,15 @@ TablePart ipc_part(const IpcStreamMessage& message, const std::vector<Column>& c
   part.unpacked_bytes = block.body_bytes + std::max(block.body_bytes, fixed);
   part.record.messages.push_back({block.offset_bytes, part.stored_bytes});
   return part;
+}
+
+// A column of numbers, if there is one.
+std::uint32_t narrow_leaf(const std::vector<ParquetLeaf>& leaves) {
+  constexpr std::int32_t kByteArray = 6;
+  const auto narrow = std::find_if(leaves.begin(), leaves.end(), [](const ParquetLeaf& leaf) {
+    return leaf.physical_type < kByteArray;
+  });
+  return narrow == leaves.end() ? 0 : static_cast<std::uint32_t>(narrow - leaves.begin());
 }
 
 std::span<const std::byte> as_bytes(const std::string& text) {
@@ -229,10 +241,9 @@ Status TableFiles::take_schema(std::size_t file, std::span<const std::byte> mess
     framed.resize(kMessagePrefixBytes + padded);
     message = as_bytes(framed);
   }
-  HEADRACE_TRY_ASSIGN(files_[file].head, head_of(std::string(as_text(message)),
-                                                 {.kind = table_kind_name(TableKind::kIpc),
-                                                  .head = message,
-                                                  .columns = context_.options.columns}));
+  HEADRACE_TRY_ASSIGN(files_[file].head,
+                      head_of(std::string(as_text(message)), {},
+                              {.kind = table_kind_name(TableKind::kIpc), .head = message}));
   return Status();
 }
 
@@ -250,12 +261,11 @@ Status TableFiles::take_parquet(std::size_t file, std::span<const std::byte> byt
   const std::string plain = compose_parquet_footer(footer.head, {}, footer.leaves, {});
   const std::string annotated =
       compose_parquet_footer(footer.head, footer.key_values, footer.leaves, {});
-  HEADRACE_TRY_ASSIGN(const Head* head,
-                      head_of(footer.head, {.kind = table_kind_name(TableKind::kParquet),
-                                            .head = std::as_bytes(std::span(plain)),
-                                            .annotated = std::as_bytes(std::span(annotated)),
-                                            .common = common_,
-                                            .columns = context_.options.columns}));
+  HEADRACE_TRY_ASSIGN(const Head* head, head_of(footer.head, footer.key_values,
+                                                {.kind = table_kind_name(TableKind::kParquet),
+                                                 .head = std::as_bytes(std::span(plain)),
+                                                 .annotated = std::as_bytes(std::span(annotated)),
+                                                 .common = common_}));
   File& out = files_[file];
   out.head = head;
   std::vector<bool> kept(footer.row_groups.size(), true);
@@ -328,10 +338,27 @@ void TableFiles::finish_ipc(File& file) {
   file.stream.reset();
 }
 
+Result<TableDescription> TableFiles::describe(TableQuestion question) const {
+  std::vector<std::string> stored;
+  for (const std::string& name : context_.options.columns) {
+    if (std::find(partitions_.begin(), partitions_.end(), name) != partitions_.end()) {
+      question.columns = {&name, 1};
+      const auto alone = describe_table(question);
+      if (!alone && alone.error().code() == Code::kInvalidArgument) continue;  // Not in the file.
+    }
+    stored.push_back(name);
+  }
+  question.columns = stored;
+  if (stored.empty() && !context_.options.columns.empty()) return TableDescription{};
+  return describe_table(question);
+}
+
 Result<const TableFiles::Head*> TableFiles::head_of(const std::string& bytes,
+                                                    std::string_view key_values,
                                                     const TableQuestion& question) {
-  if (const auto found = known_.find(bytes); found != known_.end()) return found->second.get();
-  HEADRACE_TRY_ASSIGN(TableDescription table, describe_table(question));
+  std::pair<std::string, std::string> key(bytes, described_key_values(key_values));
+  if (const auto found = known_.find(key); found != known_.end()) return found->second.get();
+  HEADRACE_TRY_ASSIGN(TableDescription table, describe(question));
   auto head = std::make_unique<Head>();
   head->head.bytes = bytes;
   head->head.spec = std::move(table.spec);
@@ -339,12 +366,15 @@ Result<const TableFiles::Head*> TableFiles::head_of(const std::string& bytes,
   head->columns = std::move(table.columns);
   if (kind_ == TableKind::kParquet) {
     HEADRACE_TRY_ASSIGN(head->head.leaves, parquet_leaves(bytes));
-    const auto& chosen = head->head.chosen;
+    auto& chosen = head->head.chosen;
+    // Partitions alone: a block has bytes all the same, those of one column that nobody unpacks.
+    if (chosen.empty() && !head->head.leaves.empty())
+      chosen.push_back(narrow_leaf(head->head.leaves));
     if (!std::is_sorted(chosen.begin(), chosen.end()) ||
         (!chosen.empty() && chosen.back() >= head->head.leaves.size()))
       return Status(Code::kInternal, "the table unpacker named leaves that are none");
   }
-  return known_.emplace(bytes, std::move(head)).first->second.get();
+  return known_.emplace(std::move(key), std::move(head)).first->second.get();
 }
 
 // Heads were met in the order of the network; their numbers follow the files.
@@ -371,7 +401,12 @@ Status TableFiles::number_heads() {
                                   context_.store.url(), objects_[f].key,
                                   difference(columns_, head->columns), first_key));
       }
-      heads_.push_back(head->head);
+      // Metadata that make no difference make no head of their own.
+      const auto same = std::find_if(heads_.begin(), heads_.end(), [&](const TableHead& h) {
+        return h.bytes == head->head.bytes && h.spec == head->head.spec;
+      });
+      it->second = static_cast<std::uint32_t>(same - heads_.begin());
+      if (same == heads_.end()) heads_.push_back(head->head);
     }
     for (TablePart& part : files_[f].parts) part.record.head = it->second;
   }

@@ -29,11 +29,16 @@ struct TablePart {
 /// Footers of Parquet or Arrow files, one kind in one table.
 class TableFiles {
  public:
-  /// `common`: footer of `_common_metadata` as describe_table() takes it; empty: none. All must
-  /// outlive this.
+  /// `common`: footer of `_common_metadata` as describe_table() takes it; empty: none.
+  /// `partitions`: columns of these names may be asked for and be in no file. All must outlive
+  /// this.
   TableFiles(const BuildContext& context, const std::vector<ObjectInfo>& objects,
-             const std::string& common)
-      : context_(context), objects_(objects), common_(common), files_(objects.size()) {}
+             const std::string& common, const std::vector<std::string>& partitions)
+      : context_(context),
+        objects_(objects),
+        common_(common),
+        partitions_(partitions),
+        files_(objects.size()) {}
 
   /// Reads everything; leaves out broken files as the context says. Errors: kCorrupt, kUnsupported,
   /// kInvalidArgument, kChanged, those of the store; each names the file.
@@ -79,16 +84,20 @@ class TableFiles {
   Status take_stream(std::size_t file, const RangeData& data);
   Status take_schema(std::size_t file, std::span<const std::byte> message);
   void finish_ipc(File& file);
-  Result<const Head*> head_of(const std::string& bytes, const TableQuestion& question);
+  Result<const Head*> head_of(const std::string& bytes, std::string_view key_values,
+                              const TableQuestion& question);
+  Result<TableDescription> describe(TableQuestion question) const;
   Status number_heads();
 
   const BuildContext& context_;
   const std::vector<ObjectInfo>& objects_;
   const std::string& common_;
+  const std::vector<std::string>& partitions_;
   std::unique_ptr<RangeFetcher> fetcher_;
   TableKind kind_ = TableKind::kParquet;
   bool is_kind_known_ = false;
-  std::map<std::string, std::unique_ptr<Head>> known_;  // By TableHead::bytes.
+  // By TableHead::bytes and what else describe() looks at.
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<Head>> known_;
   std::vector<File> files_;
   std::vector<TableHead> heads_;
   std::vector<Column> columns_;

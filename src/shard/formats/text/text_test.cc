@@ -371,6 +371,51 @@ TEST(ArrayScan, RefusesWhatIsNoWholeArray) {
   EXPECT_EQ(empty.take().sample_count(), 0U);
 }
 
+TEST_F(TextTest, EmptyArraysSayNothingOfTheOtherFiles) {
+  store_.set("a.json", "\xef\xbb\xbf [ ]\n");
+  store_.set("b.json", "");
+  EXPECT_EQ(first_column(), Values{});
+  store_.set("c.json", R"([{"a": "x"}, {"a": "y"}])");
+  EXPECT_EQ(first_column(), (Values{"x", "y"}));
+}
+
+TEST_F(TextTest, ArraysOfOtherThanObjectsAreNoLines) {
+  store_.set("a.json", "[1, 2]");
+  const auto dataset = open();
+  ASSERT_FALSE(dataset.has_value());
+  EXPECT_EQ(dataset.error().code(), Code::kInvalidArgument);
+  EXPECT_NE(dataset.error().message().find("a.json"), std::string::npos);
+  store_.shared().objects.clear();
+  store_.set("a.txt", "[1, 2]");
+  EXPECT_EQ(first_column(), Values{"[1, 2]"});
+  store_.shared().objects.clear();
+  store_.set("a.json", "[");
+  EXPECT_EQ(open().error().code(), Code::kCorrupt);
+}
+
+TEST_F(TextTest, NamesBothFilesOfAMixtureOfArraysAndObjects) {
+  const std::string array = R"([{"a": 1}])", lines = "{\"a\": 1}\n{\"a\": 2}\n";
+  const std::string config = "{\n  \"a\": 1\n}\n";
+  const std::pair<std::string, std::string> mixtures[] = {{array, lines}, {array, config},
+                                                          {lines, array}, {config, array},
+                                                          {lines, "[]"},  {"[]", lines}};
+  for (const auto& [first, second] : mixtures) {
+    SCOPED_TRACE(first + " and " + second);
+    store_.set("a.json", first);
+    store_.set("b.json", second);
+    const auto dataset = open();
+    ASSERT_FALSE(dataset.has_value());
+    EXPECT_EQ(dataset.error().code(), Code::kInvalidArgument);
+    for (const char* part : {"a.json", "b.json"})
+      EXPECT_NE(dataset.error().message().find(part), std::string::npos)
+          << dataset.error().message();
+  }
+  // What begins as neither is damaged.
+  store_.set("a.json", array);
+  store_.set("b.json", "x");
+  EXPECT_EQ(open().error().code(), Code::kCorrupt);
+}
+
 TEST_F(TextTest, ChecksWhatItTakes) {
   struct Case {
     const char* line;

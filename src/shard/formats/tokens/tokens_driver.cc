@@ -21,6 +21,7 @@ constinit const FormatDriver kTokensDriver{
     .id = Format::kTokens,
     .name = "tokens",
     .may_lack_mark = true,
+    .is_never_compressed = true,
     .side_endings = kTokenSideEndings,
     .side_key =
         [](std::string_view key) { return key.ends_with(".bin") ? idx_key(key) : std::string(); },
