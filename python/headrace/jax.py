@@ -166,15 +166,7 @@ class Loader(Mappable["Loader"], Facade):
         left early the rest of its epoch, after one that came to its end the next epoch. :meth:`reset` goes back
         to the first batch."""
         batches = iter(self._loader)
-        return Epoch(lambda: self._received(next(batches, None)))
-
-    def _received(self, batch: Any) -> Any:
-        """What is delivered of the batch that was taken last. Where that fails, the batch was not received."""
-        try:
-            return self._converted(batch)
-        except BaseException:
-            self._loader._unread()
-            raise
+        return Epoch(lambda: self._received(self._converted, next(batches, None)))
 
     def _converted(self, batch: Any) -> Any:
         if not isinstance(batch, Batch):

@@ -290,12 +290,7 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
         return converted
 
     def _convert(self, batch: Any) -> Any:
-        """What is delivered of the batch that was taken last. Where that fails, the batch was not received."""
-        try:
-            return self._converted(batch)
-        except BaseException:
-            self._loader._unread()
-            raise
+        return self._received(self._converted, batch)
 
     def _converted(self, batch: Any) -> Any:
         if self._converts is None:

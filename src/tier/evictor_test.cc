@@ -2,40 +2,21 @@
 // evicted first is the matter of belady_test and disk_cache_model_test.
 #include "tier/evictor.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
-#include <utility>
 
-#include "base/temporary_directory.h"
+#include "tier/cache_directory_fixture.h"
 #include "tier/extent_file.h"
 #include "tier/folder.h"
 
 namespace headrace::tier {
 namespace {
 
-constexpr std::uint64_t kLength = 10'000;
-constexpr std::uint64_t kFileBytes = file_bytes({{}, 0, kLength});
-
-class EvictorTest : public ::testing::Test {
+class EvictorTest : public CacheDirectoryFixture {
  protected:
-  void open(const CacheOptions& options) {
-    auto root = open_folder(AT_FDCWD, place_.path(), false);
-    ASSERT_TRUE(root);
-    auto directory = CacheDirectory::open(options, *std::move(root));
-    ASSERT_TRUE(directory) << directory.error().message();
-    directory_ = *std::move(directory);
-    pins_ = std::make_unique<Pins>(place_.path(), directory_->root());
-    evictor_ = std::make_unique<Evictor>(*directory_, *pins_, options);
-  }
-  static ExtentInfo info_of(const std::string& url) {
-    return {.name = {object_id("h:1", url, "e"), 0, kLength},
-            .object_size_bytes = kLength,
-            .url = url,
-            .etag = "e"};
-  }
+  static constexpr std::uint64_t kFileBytes = file_bytes({{}, 0, kLength});
+
   /// An empty file for which room is reserved, called as the extent is.
   void put(const ExtentInfo& info) {
     ASSERT_TRUE(evictor_->reserve(info));
@@ -47,15 +28,11 @@ class EvictorTest : public ::testing::Test {
     directory_->index().add(info.name);
   }
   bool has(const ExtentInfo& info) { return !directory_->index().cover(info.name).empty(); }
-
-  TemporaryDirectory place_;
-  std::unique_ptr<CacheDirectory> directory_;
-  std::unique_ptr<Pins> pins_;
-  std::unique_ptr<Evictor> evictor_;
 };
 
 TEST_F(EvictorTest, WhatIsReservedCountsUntilItIsCancelled) {
-  open({.directory = place_.path(), .limit_bytes = kFileBytes * 3 / 2, .free_floor_bytes = 0});
+  open_directory(
+      {.directory = place_.path(), .limit_bytes = kFileBytes * 3 / 2, .free_floor_bytes = 0});
   EXPECT_EQ(evictor_->capacity_bytes(), kFileBytes * 3 / 2);
   ASSERT_TRUE(evictor_->reserve(info_of("s3://b/1")));
   EXPECT_FALSE(evictor_->reserve(info_of("s3://b/2"))) << "there is nothing to evict";
@@ -64,16 +41,17 @@ TEST_F(EvictorTest, WhatIsReservedCountsUntilItIsCancelled) {
 }
 
 TEST_F(EvictorTest, ADiskWithLessThanItsFloorHasNoRoom) {
-  open({.directory = place_.path(),
-        .limit_bytes = kFileBytes * 2,
-        .free_floor_bytes = UINT64_MAX / 2});
+  open_directory({.directory = place_.path(),
+                  .limit_bytes = kFileBytes * 2,
+                  .free_floor_bytes = UINT64_MAX / 2});
   EXPECT_EQ(evictor_->capacity_bytes(), 0U);
   EXPECT_FALSE(evictor_->reserve(info_of("s3://b/1")));
   EXPECT_EQ(directory_->ledger().used_bytes(), 0U);
 }
 
 TEST_F(EvictorTest, AnExtentGoesForAnother) {
-  open({.directory = place_.path(), .limit_bytes = kFileBytes * 3 / 2, .free_floor_bytes = 0});
+  open_directory(
+      {.directory = place_.path(), .limit_bytes = kFileBytes * 3 / 2, .free_floor_bytes = 0});
   put(info_of("s3://b/1"));
   put(info_of("s3://b/2"));
   EXPECT_FALSE(has(info_of("s3://b/1")));
@@ -82,7 +60,8 @@ TEST_F(EvictorTest, AnExtentGoesForAnother) {
 }
 
 TEST_F(EvictorTest, ShrinksToNothing) {
-  open({.directory = place_.path(), .limit_bytes = kFileBytes * 3, .free_floor_bytes = 0});
+  open_directory(
+      {.directory = place_.path(), .limit_bytes = kFileBytes * 3, .free_floor_bytes = 0});
   put(info_of("s3://b/1"));
   put(info_of("s3://b/2"));
   EXPECT_EQ(evictor_->evict_to(kFileBytes), kFileBytes);

@@ -1,7 +1,6 @@
 // What is written and what is left out, seen in the directory alone.
 #include "tier/extent_writer.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -11,38 +10,25 @@
 #include <vector>
 
 #include "base/manual_clock.h"
-#include "base/temporary_directory.h"
+#include "tier/cache_directory_fixture.h"
 #include "tier/extent_file.h"
-#include "tier/folder.h"
-#include "tier/pins.h"
 
 namespace headrace::tier {
 namespace {
 
-constexpr std::uint64_t kLength = 10'000;
-
-class ExtentWriterTest : public ::testing::Test {
+class ExtentWriterTest : public CacheDirectoryFixture {
  protected:
   void open(CacheOptions options) {
     options.free_floor_bytes = 0;
     options.clock = &clock_;
-    auto root = open_folder(AT_FDCWD, place_.path(), false);
-    ASSERT_TRUE(root);
-    auto directory = CacheDirectory::open(options, *std::move(root));
-    ASSERT_TRUE(directory) << directory.error().message();
-    directory_ = *std::move(directory);
-    pins_ = std::make_unique<Pins>(place_.path(), directory_->root());
-    evictor_ = std::make_unique<Evictor>(*directory_, *pins_, options);
+    open_directory(options);
     auto writer = ExtentWriter::create(*directory_, *evictor_, options);
     ASSERT_TRUE(writer);
     writer_ = *std::move(writer);
   }
   /// Whether it is there then, as it came.
   bool keep(const std::string& url) {
-    const ExtentInfo info{.name = {object_id("h:1", url, "e"), 0, kLength},
-                          .object_size_bytes = kLength,
-                          .url = url,
-                          .etag = "e"};
+    const ExtentInfo info = info_of(url);
     const std::vector<std::byte> data(kLength, std::byte{42});
     writer_->keep(info, data, {}, Slab());
     writer_->flush();
@@ -62,11 +48,7 @@ class ExtentWriterTest : public ::testing::Test {
     return 0;
   }
 
-  TemporaryDirectory place_;
   ManualClock clock_;
-  std::unique_ptr<CacheDirectory> directory_;
-  std::unique_ptr<Pins> pins_;
-  std::unique_ptr<Evictor> evictor_;
   std::unique_ptr<ExtentWriter> writer_;
 };
 
