@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -262,22 +263,23 @@ def test_rank_comes_from_an_initialised_process_group(numbers: Path, tmp_path: P
 
 
 class FailsAt:
-    """A transform that fails at one batch, so many times."""
+    """A transform that fails at one batch, so many times; each time with an error of its own, which else would keep
+    the loader by its traceback."""
 
-    def __init__(self, index: int, times: int, error: BaseException) -> None:
+    def __init__(self, index: int, times: int, error: Callable[[], BaseException]) -> None:
         self.index, self.times, self.error = index, times, error
 
     def __call__(self, batch: Any) -> Any:
         if batch.index == self.index and self.times:
             self.times -= 1
-            raise self.error
+            raise self.error()
         return batch
 
 
-@pytest.mark.parametrize("error", [ValueError("third"), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 @pytest.mark.parametrize("workers", [None, 0, 2])
 def test_a_batch_whose_transform_fails_comes_again(
-    numbers: Path, workers: int | None, error: BaseException
+    numbers: Path, workers: int | None, error: type[BaseException]
 ) -> None:
     loader = headrace.torch.Loader(numbers, transform=FailsAt(2, 2, error), **OPTIONS)
     with loader if workers is None else loader.map(double, workers=workers) as loader:
@@ -289,7 +291,7 @@ def test_a_batch_whose_transform_fails_comes_again(
                 received.append(batch.ids.tolist())
 
         for batches in (iter(loader), iter(loader)):
-            with pytest.raises(type(error)):
+            with pytest.raises(error):
                 loop(batches)
             assert loader.state_dict()["batches"] == len(received) == 2
             assert loader.batches_left == len(planned) - 2
@@ -305,7 +307,7 @@ def test_a_batch_that_cannot_be_placed_comes_again(numbers: Path) -> None:
     with headrace.torch.Loader(numbers, device="meta", **OPTIONS) as loader:
         state = loader.state_dict()
         loader.load_state_dict(state)
-        place, loader._placing = loader._placing, FailsAt(0, 1, RuntimeError("out of memory"))
+        place, loader._placing = loader._placing, FailsAt(0, 1, lambda: RuntimeError("out of memory"))
         with pytest.raises(RuntimeError, match="out of memory"):
             next(iter(loader))
         assert loader.state_dict() == state
@@ -317,7 +319,7 @@ def test_a_batch_that_cannot_be_placed_comes_again(numbers: Path) -> None:
 
 
 def test_a_batch_by_number_that_fails_comes_again(numbers: Path) -> None:
-    fails = FailsAt(3, 1, ValueError("fourth"))
+    fails = FailsAt(3, 1, lambda: ValueError("fourth"))
     with headrace.torch.Loader(numbers, transform=fails, **OPTIONS) as loader:
         loader.begin_indexed()
         assert loader.batch_at(2).index == 2
