@@ -158,6 +158,34 @@ TEST(ShardBuilder, TarKeysStayInTheirFolder) {
   }
 }
 
+TEST(ShardBuilder, TarKeysOfBytesNameSamplesToo) {
+  ShardFormat spec;
+  spec.format = "webdataset";
+  spec.columns = {column("__key__", "bytes"), column("t", "str")};
+  const auto builder = must_create(spec);
+  const std::vector<ColumnBytes> cells = {cell("d/a"), cell("text")};
+  const std::vector<ColumnBytes> bad = {cell("d/\xff"), cell("text")};
+  const auto refused = builder->stage(bad, 7);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+  EXPECT_NE(refused.error().message().find("sample 7"), std::string::npos);
+  ASSERT_TRUE(builder->stage(cells, 0));
+  builder->commit();
+  const std::vector<std::pair<std::string, std::string>> expected = {{"d/a.t.txt", "text"}};
+  EXPECT_EQ(tar_members(text_of(*builder->take())), expected);
+}
+
+TEST(ShardBuilder, TarColumnsCannotBeFieldsThatEverySampleHas) {
+  ShardFormat spec;
+  spec.format = "webdataset";
+  for (const auto& taken : {column("__url__", "bytes"), column("__KEY__", "bytes")}) {
+    spec.columns = {taken, column("t", "str")};
+    const auto builder = ShardBuilder::create(spec);
+    ASSERT_FALSE(builder) << taken.name;
+    EXPECT_EQ(builder.error().code(), Code::kInvalidArgument);
+  }
+}
+
 TEST(ShardBuilder, TarMembersMayHaveNamesOfTheirOwn) {
   ShardFormat spec;
   spec.format = "webdataset";

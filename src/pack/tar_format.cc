@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/strings.h"
+#include "shard/formats/webdataset/member_name.h"
+
 namespace headrace::pack_detail {
 namespace {
 
@@ -138,6 +141,7 @@ std::string_view webdataset_group(std::string_view name) {
   const std::string_view first = name.substr(0, name.find('/'));
   if (first.size() >= 4 && first.substr(0, 2) == "__" && first.substr(first.size() - 2) == "__")
     return {};
+  if (detail::is_taken_suffix(to_lower(name.substr(dot + 1)))) return {};
   // Control characters do not survive all readers.
   const bool has_control = std::any_of(name.begin(), name.end(),
                                        [](char c) { return static_cast<unsigned char>(c) < 32; });
@@ -152,10 +156,7 @@ bool TarSamples::add(std::string_view name) {
     group_ = group;
     suffixes_.clear();
   }
-  std::string suffix(name.substr(group.size() + 1));
-  std::transform(suffix.begin(), suffix.end(), suffix.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  suffixes_.push_back(std::move(suffix));
+  suffixes_.push_back(to_lower(name.substr(group.size() + 1)));
   return true;
 }
 

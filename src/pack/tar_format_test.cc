@@ -51,6 +51,9 @@ TEST(TarFormat, GroupsAsWebDatasetDoes) {
   EXPECT_EQ(webdataset_group("a.seg.png"), "a");
   EXPECT_EQ(webdataset_group("d.x/a.y"), "d.x/a");
   EXPECT_EQ(webdataset_group("__m__x.y"), "__m__x");
+  EXPECT_EQ(webdataset_group("a.__key__.x"), "a");
+  EXPECT_EQ(webdataset_group("a.__key__"), "") << "every sample has this field already";
+  EXPECT_EQ(webdataset_group("a.__URL__"), "");
   EXPECT_EQ(webdataset_group("x/__y__/z.txt"), "x/__y__/z");
   EXPECT_EQ(webdataset_group("./a.b"), "./a");
   EXPECT_EQ(webdataset_group("..x/y../z.txt"), "..x/y../z");

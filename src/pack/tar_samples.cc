@@ -13,6 +13,7 @@
 #include "headrace/pack.h"
 #include "pack/sample_format.h"
 #include "pack/tar_format.h"
+#include "shard/formats/webdataset/member_name.h"
 #include "shard/index/hri.h"
 
 namespace headrace::pack_detail {
@@ -57,10 +58,10 @@ std::string suffix_of(const TargetColumn& column) {
 }
 
 Status check_suffix(const std::string& suffix) {
-  const bool is_good = !suffix.empty() && suffix.front() != '.' &&
-                       std::none_of(suffix.begin(), suffix.end(), [](char c) {
-                         return c == '/' || static_cast<unsigned char>(c) < 32;
-                       });
+  const bool is_good =
+      !suffix.empty() && suffix.front() != '.' && !detail::is_taken_suffix(to_lower(suffix)) &&
+      std::none_of(suffix.begin(), suffix.end(),
+                   [](char c) { return c == '/' || static_cast<unsigned char>(c) < 32; });
   return is_good ? Status()
                  : Status(Code::kInvalidArgument,
                           "column '" + suffix + "': no name for a member of a tar; rename it");
@@ -90,7 +91,9 @@ class TarFormat final : public SampleFormat {
     auto format = std::make_unique<TarFormat>();
     std::set<std::string> seen;
     for (TargetColumn& column : columns) {
-      if (column.name == kKeyColumn && column.type.kind == Kind::kStr) {
+      // TFRecord has no strings, only bytes: key_of() looks whether they are text.
+      if (column.name == kKeyColumn &&
+          (column.type.kind == Kind::kStr || column.type.kind == Kind::kBytes)) {
         format->key_cell_ = column.cell;
         continue;
       }
@@ -205,6 +208,12 @@ class TarFormat final : public SampleFormat {
                              std::uint64_t number) const {
     if (key_cell_ && cells[*key_cell_].data() != nullptr) {
       std::string key = text_of(cells[*key_cell_]);
+      if (!simdjson::validate_utf8(key)) {
+        return Status(Code::kInvalidArgument,
+                      "__key__ of sample " + std::to_string(number) +
+                          " is no UTF-8 and cannot name it; leave the column out, then samples are "
+                          "numbered, or call it otherwise, then it is a member");
+      }
       if (webdataset_group(key + ".x") == key) return key;
       return Status(Code::kInvalidArgument,
                     "__key__ '" + key +

@@ -76,7 +76,7 @@ class Parser {
     if (!simdjson::validate_utf8(member.name) || !simdjson::validate_utf8(member.suffix))
       return other();
     if (has_names_) HEADRACE_TRY(check_name(member, fields.empty()));
-    if (!fields.insert(member.suffix).second) return other();
+    if (is_taken_suffix(member.suffix) || !fields.insert(member.suffix).second) return other();
     suffixes_.insert(member.suffix);
     if (suffixes_.size() > kMostSuffixes) return other();
     end_ = member.data_begin +

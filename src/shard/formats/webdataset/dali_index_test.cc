@@ -77,6 +77,11 @@ TEST(DaliIndex, RefusesWhatIsNotTheSame) {
   EXPECT_EQ(older->last.suffix, "x");
 }
 
+TEST(DaliIndex, LeavesFieldsThatEverySampleHasToTheScan) {
+  EXPECT_FALSE(parse_dali_index("v1.2 1\n__key__ 512 1 a.__key__\n", 4096).has_value());
+  EXPECT_FALSE(parse_dali_index("v1.1 1\nx 512 1 __url__ 1536 1\n", 4096).has_value());
+}
+
 class DaliReuse : public ::testing::Test {
  protected:
   DaliReuse() {

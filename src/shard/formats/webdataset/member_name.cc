@@ -42,4 +42,8 @@ bool is_same_suffix(std::string_view suffix, std::string_view column) noexcept {
   return true;
 }
 
+bool is_taken_suffix(std::string_view suffix) noexcept {
+  return suffix == "__key__" || suffix == "__url__";
+}
+
 }  // namespace headrace::detail

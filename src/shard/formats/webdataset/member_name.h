@@ -22,4 +22,8 @@ std::optional<MemberName> split_member_name(std::string_view name);
 /// True when `suffix` is `column` up to ASCII case. \pre `column` is in lower case.
 bool is_same_suffix(std::string_view suffix, std::string_view column) noexcept;
 
+/// True for the names that a sample of webdataset has before its members are looked at: a member
+/// with such a suffix is the second of that name. \pre `suffix` is in lower case.
+bool is_taken_suffix(std::string_view suffix) noexcept;
+
 }  // namespace headrace::detail

@@ -63,7 +63,7 @@ Status SampleGrouper::add_suffix(std::string_view suffix, std::string_view membe
     last_sample_.push_back(0);
   }
   std::uint64_t& last = last_sample_[entry->second];
-  if (last == sample_count()) {
+  if (is_taken_suffix(entry->first) || last == sample_count()) {
     return Status(Code::kCorrupt, fmt::format("'{}' is the second field '{}' of its sample",
                                               member_name, entry->first));
   }

@@ -193,6 +193,17 @@ TEST(TarScan, FindsTheSameSamplesWhateverThePieces) {
   }
 }
 
+TEST(TarScan, RefusesFieldsThatEverySampleHas) {
+  for (const char* suffix : {"__key__", "__url__", "__KEY__"}) {
+    const auto result = scan(make_tar({{"a.x", "1"}, {std::string("a.") + suffix, "k"}}), 4096);
+    ASSERT_FALSE(result.has_value()) << suffix;
+    EXPECT_EQ(result.error().code(), Code::kCorrupt);
+    EXPECT_NE(result.error().message().find("second field"), std::string_view::npos)
+        << result.error().message();
+  }
+  EXPECT_EQ(scan(make_tar({{"a.x.__key__", "1"}}), 4096)->size(), 2U);
+}
+
 TEST(TarScan, SaysWhereItStopped) {
   std::string tar = make_tar({{"a.x", "1"}, {"b.x", "2"}});
   tar[1024] = 'c';
