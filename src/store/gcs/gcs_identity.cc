@@ -40,6 +40,7 @@ std::string account_of(const auth::GoogleIdentity& identity, const IdentityReque
   ask.url = "http://" + identity.metadata_host +
             "/computeMetadata/v1/instance/service-accounts/default/email";
   ask.headers = {{"metadata-flavor", "Google"}};
+  ask.is_local = true;
   auto answer = request.web->fetch(ask, request.options.call.stop);
   return answer && answer->status == 200 ? answer->body : std::string();
 }
