@@ -219,4 +219,9 @@ Result<std::uint64_t> read_stream(Store& from, const std::string& key, int to_fd
                                   std::uint64_t begin, std::uint64_t end,
                                   const StreamOptions& options = {}, std::stop_token stop = {});
 
+/// kUnsupported when a file that takes this local name would take it from a device, a fifo, a
+/// socket or a link to one. Copies ask for each of their files; a program asks before the work
+/// whose result is to be the file.
+Status check_replaceable(const std::string& path);
+
 }  // namespace headrace

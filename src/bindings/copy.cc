@@ -201,6 +201,9 @@ void bind_copy(nb::module_& m) {
           nb::arg("name"));
   nb::class_<PyCopyNames>(m, "CopyNames").def(nb::init<>());
   m.def(
+      "check_replaceable", [](const std::string& path) { raise_if_error(check_replaceable(path)); },
+      nb::arg("path"));
+  m.def(
       "may_meet",
       [](const std::vector<Task>& tasks, bool flattens) {
         return may_meet(to_tasks(tasks), flattens);

@@ -7,6 +7,7 @@
 // Every wait for a descriptor is a poll() of 50 ms at most, because a thread inside read() or
 // write() on a pipe cannot be told to stop. The descriptors are the caller's and stay in the mode
 // that they have: a pipe may be shared with other programs, which O_NONBLOCK would reach as well.
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/errno_status.h"
 #include "headrace/copy.h"
 #include "io/object_scan.h"
@@ -170,6 +172,10 @@ Result<std::uint64_t> read_stream(Store& from, const std::string& key, int to_fd
       {.key = info.key, .etag = info.etag, .pieces = pieces},
       [&](std::size_t, const RangeData& data) { return write_full(to_fd, data.bytes(), stop); }));
   return end - begin;
+}
+
+Status check_replaceable(const std::string& path) {
+  return check_replaceable(AT_FDCWD, path, path);
 }
 
 }  // namespace headrace

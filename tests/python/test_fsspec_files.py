@@ -532,6 +532,10 @@ def test_get_and_put_report_and_leave_no_halves(fs: Any, tmp_path: Path, data: b
     assert (tmp_path / "down").read_bytes() == data
     with pytest.raises(FileNotFoundError):
         fs.get_file("b/missing", tmp_path / "missing")
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(hr.UnsupportedError, match="fifo is no file"):
+        fs.get_file("b/x", tmp_path / "fifo")
+    assert (tmp_path / "fifo").is_fifo()
     assert {p.name for p in tmp_path.iterdir()} >= {"up", "down"}
     assert not [p for p in tmp_path.iterdir() if "part" in p.name or p.name == "missing"]
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from headrace.base.replaceable import check_replaceable
+from headrace import _native
 from headrace.base.units import format_bytes
 from headrace.checkpoint.archived import explaining_archives, storage_classes_of
 from headrace.checkpoint.copying import Copying
@@ -251,7 +251,7 @@ def cat(
 
 
 def _write_npy(path: str, array: Any) -> None:
-    check_replaceable(path)
+    _native.check_replaceable(path)
     partial = f"{path}.partial"
     try:
         with open(partial, "wb") as file:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.base.replaceable import check_replaceable
+from headrace import _native
 from headrace.cli.common import Format, console, print_json
 from headrace.cli.declare import DataWhere, FileFields, Json, Memory, option
 from headrace.cli.library import add
@@ -113,7 +113,7 @@ def index(
     started = time.monotonic()
     options = where.as_dict()
     if output is not None:
-        check_replaceable(str(output))
+        _native.check_replaceable(str(output))
     if rebuild:
         shards, samples = rebuild_index_json(url, output, keys=shape.keys, memory=memory, **options)
         made = str(output or f"{url.rstrip('/')}/{INDEX_JSON_KEY}")

@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace import _native
-from headrace.base.replaceable import check_replaceable
 from headrace.cli.base import (
     Stores,
     is_local,
@@ -45,7 +44,7 @@ def _open_target(stores: Stores, url: str, is_directory: bool, written: ObjectOp
     if is_local(need_url(url)) and is_directory:
         return stores.open_to_write(local_path(url).rstrip("/") or "/", written.settings()), ""
     if is_local(url):
-        check_replaceable(local_path(url))
+        _native.check_replaceable(local_path(url))
     root, key = split_url(url)
     store = stores.open_to_write(root, written.settings())
     if is_directory and key and not key.endswith("/"):

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 from headrace import _native
-from headrace.base.replaceable import check_replaceable
 from headrace.base.units import parse_bytes
 from headrace.cli.base import (
     Stores,
@@ -286,7 +285,7 @@ def _from_stdin(
     if rule == "size":
         raise InvalidArgumentError("the size of stdin is not known: leave out --if-size-differ")
     if is_local(target):
-        check_replaceable(local_path(target))
+        _native.check_replaceable(local_path(target))
     root, key = split_url(target)
     store = stores.open_to_write(root, written.settings())
     is_skipped = rule == "absent" and store.exists(key)

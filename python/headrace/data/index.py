@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import _native
 from headrace.base.progress import progress_bar
-from headrace.base.replaceable import check_replaceable
 from headrace.errors import InvalidArgumentError
 from headrace.sources.formats import check_format
 from headrace.sources.opening import default_index_cache, open_root, parse_block_bytes
@@ -64,7 +63,7 @@ def _store_file(store: _native.Store, key: str, content: bytes, path: str | os.P
     if path is None:
         store.put(key, content, False)
     else:
-        check_replaceable(os.fspath(path))
+        _native.check_replaceable(os.fspath(path))
         partial = Path(f"{os.fspath(path)}.partial")
         partial.write_bytes(content)
         partial.replace(path)

@@ -364,6 +364,7 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         if self.isdir(rpath):
             os.makedirs(lpath, exist_ok=True)
             return
+        _native.check_replaceable(os.fspath(lpath))
         part = f"{lpath}.{os.urandom(6).hex()}.part"
         try:
             with open(part, "xb") as file:
