@@ -644,6 +644,28 @@ def test_damage_on_the_disk_is_not_brought_over(cli: Any, tmp_path: Path) -> Non
     assert not (far / "steps").exists()
 
 
+def test_what_was_saved_anew_on_the_disk_replaces_what_is_there(cli: Any, tmp_path: Path) -> None:
+    disk, far = tmp_path / "disk", tmp_path / "far"
+    left_on_disk(disk, far, 1, 2)
+    arguments = ("ckpt", "resume-upload", str(disk), str(far))
+    assert cli(*arguments).code == 0
+    with headrace.checkpoint.Checkpointer(disk) as checkpointer:
+        checkpointer.save(1, {"step": "anew"}, overwrite=True).result()
+    flip(far / "steps" / f"{2:012}", 9)
+    assert "step 1: " in cli(*arguments, "--dry-run").out
+    done = cli(*arguments)
+    assert done.code == 1
+    assert ", in the place of one that was saved before" in done.out
+    assert "step 2: stays, nobody can tell what is there" in done.out
+    with headrace.checkpoint.Checkpointer(far) as checkpointer:
+        assert checkpointer.load(1) == {"step": "anew"}
+    assert len([path for path in (far / "saves").iterdir() if list(path.iterdir())]) == 2, (
+        "the old one's went"
+    )
+    (row,) = json.loads(cli(*arguments, "--json").out)["checkpoints"]
+    assert (row["step"], row["done"], bool(row["problem"])) == (2, False, True)
+
+
 def test_all_of_it_works_where_little_was_written(cli: Any, tmp_path: Path) -> None:
     """Checkpoints that refer to files of earlier ones, of which the first is gone."""
     run, copy = tmp_path / "run", tmp_path / "copy"

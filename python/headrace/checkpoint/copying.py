@@ -2,39 +2,72 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from headrace import _native
 from headrace.checkpoint.keys import SaveId
 from headrace.checkpoint.loading import verify
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Place
-from headrace.errors import ChangedError, CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
+from headrace.errors import (
+    ChangedError,
+    CorruptError,
+    HeadraceError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+)
 
-__all__ = ["Copying", "left_behind"]
+__all__ = ["Copying", "Left", "left_behind"]
 
 _COPIES = 10**18 - 1
 """Stands for a job's number in the ids of copies: above all of them, so that no job that begins at the target
 takes what is being copied for left by an older one."""
 
 
-def left_behind(near: Place, far: Place) -> list[tuple[Manifest, list[str]]]:
-    """Checkpoints that lie on a local disk and not at their URL, oldest first; with the files of each that are
-    not on the disk either."""
+class Left(NamedTuple):
+    """A checkpoint that lies on a local disk and not at its URL."""
+
+    manifest: Manifest
+    missing: list[str]
+    """Files of it that are not on the disk either."""
+    replaces: bool
+    """The URL has an earlier one of the same step."""
+    problem: str
+    """Why nobody can tell what the URL has of the step; "": it is known."""
+
+
+def left_behind(near: Place, far: Place) -> list[Left]:
+    """Oldest first. Of what cannot be told only the ``problem`` is."""
     there = set(far.steps())
-    found = [near.manifest(step) for step in near.steps() if step not in there]
-    found.sort(key=lambda manifest: manifest.order)
-    return [
-        (manifest, [key for key in manifest.data_keys if not near.store.exists(key)]) for manifest in found
-    ]
+    found: list[Left] = []
+    for manifest in sorted(map(near.manifest, near.steps()), key=lambda manifest: manifest.order):
+        is_there, problem = manifest.step in there, ""
+        if is_there:
+            try:
+                other = far.manifest(manifest.step)
+            except NotFoundError:
+                is_there = False
+            except (CorruptError, UnsupportedError) as error:
+                problem = str(error)
+            else:
+                if other.is_same_save(manifest) or not manifest.comes_after(other):
+                    continue
+        missing = [key for key in manifest.data_keys if not near.store.exists(key)]
+        found.append(Left(manifest, missing, is_there, problem))
+    return found
 
 
 class Copying:
     """One copy. A checkpoint is there when :meth:`run` returns, and not before; a run that was stopped goes
     on where it stood.
 
+    :param replaces: another checkpoint of the step at the target gives way, once this one is proved.
+
     Threads: :attr:`done` from any.
     """
 
-    def __init__(self, source: Place, manifest: Manifest, target: Place) -> None:
+    def __init__(self, source: Place, manifest: Manifest, target: Place, *, replaces: bool = False) -> None:
         parsed = SaveId.parse(manifest.save)
         if parsed is None:
             raise CorruptError(f"{source.url}: step {manifest.step} names no save: {manifest.save!r}")
@@ -42,7 +75,7 @@ class Copying:
             raise InvalidArgumentError(
                 f"{target.url}: a copy is encrypted under the key of what is copied: give both the same"
             )
-        self._source, self._target = source, target
+        self._source, self._target, self._replaces = source, target, replaces
         self._from = manifest
         save = parsed._replace(fence=_COPIES, is_shared=False)
         self.manifest = manifest.renamed(str(save))._replace(job=0, number=0)
@@ -85,7 +118,8 @@ class Copying:
                 f"{error}; headrace ckpt verify {self._source.url} {self.manifest.step} tells whether it was so at the source"
             ) from None
         if not self.was_there:
-            self._target.commit(self.manifest, overwrite=False)
+            with self._target.replacing(self.manifest, self._replaces):
+                self._target.commit(self.manifest, overwrite=self._replaces)
             latest = self._target.latest()
             if latest is None or latest < self.manifest.step:
                 self._target.set_latest(self.manifest)
@@ -98,6 +132,8 @@ class Copying:
         if there.save in (self.manifest.save, self._from.save):
             self.manifest = there
             return True
+        if self._replaces:
+            return False
         raise ChangedError(
             f"{self._target.url}: has another checkpoint of step {there.step} (save {there.save}, {there.created})"
         )

@@ -113,7 +113,8 @@ def resume_upload(
 
     For jobs that do not run again, before their disk goes; not while one runs, which does it itself. Each is there
     when all of it was read back and is what was saved. Stopped, the same command goes on; nothing is deleted from
-    the disk. Exit code 1 when one cannot be brought over: files that lie on other nodes only.
+    the disk. One that was saved anew replaces the one of its step that is there. Exit code 1 when one cannot be
+    brought over: files that lie on other nodes only, or a damaged one of its step at the URL.
 
     Examples:
 
@@ -126,26 +127,29 @@ def resume_upload(
     need_directory(source)
     rows = []
     with opened(source, where) as near, opened(url, where) as far:
-        for manifest, missing in left_behind(near, far):
-            row = {"step": manifest.step, "bytes": manifest.size, "missing": missing}
-            rows.append({**row, "done": not missing and not dry_run})
-            if missing:
+        for manifest, missing, replaces, problem in left_behind(near, far):
+            row = {"step": manifest.step, "bytes": manifest.size, "missing": missing, "problem": problem}
+            rows.append({**row, "replaces": replaces, "done": not missing and not problem and not dry_run})
+            place = ", in the place of one that was saved before" if replaces else ""
+            if problem:
+                text = f"step {manifest.step}: stays, nobody can tell what is there: {problem}"
+            elif missing:
                 text = f"step {manifest.step}: {many(len(missing), 'file')} not on this machine ({missing[0]}): start the job again, which brings them over"
             elif dry_run:
-                text = f"step {manifest.step}: {format_bytes(manifest.size)} to bring over"
+                text = f"step {manifest.step}: {format_bytes(manifest.size)} to bring over{place}"
             else:
-                copying = Copying(near, manifest, far)
+                copying = Copying(near, manifest, far, replaces=replaces)
                 try:
                     with progress_bar(f"step {manifest.step}", copying.total, lambda job=copying: job.done):  # type: ignore[misc]
                         copying.run()
                 except KeyboardInterrupt:
                     fail(f"stopped; step {manifest.step} is not there yet. The same command goes on")
                     raise
-                text = f"step {manifest.step}: brought over and proved, {format_bytes(manifest.size)}"
+                text = f"step {manifest.step}: brought over and proved, {format_bytes(manifest.size)}{place}"
             if not json:
                 sys.stdout.write(shown(text) + "\n")
         if json:
             print_json({"from": near.url, "to": far.url, "checkpoints": rows})
         elif not rows:
             sys.stdout.write("nothing is on the disk alone\n")
-    return 1 if any(row["missing"] for row in rows) else 0
+    return 1 if any(row["missing"] or row["problem"] for row in rows) else 0
