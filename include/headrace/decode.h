@@ -34,6 +34,7 @@ class ValueDecoder {
 
   /// Looks at the value's header only, so it is cheap (about 1 us for a JPEG). Errors: kCorrupt (it
   /// is no such thing, or larger than allowed), kUnsupported (a kind that is not decoded here).
+  /// Either makes the sample a bad one.
   virtual Result<DecodeNeeds> needs(std::span<const std::byte> value) const = 0;
 
   /// Writes the value, exactly `out.size()` == needs(value).output_bytes bytes (for a column of

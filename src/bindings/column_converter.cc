@@ -377,8 +377,12 @@ nb::object ColumnConverter::convert(const ColumnBytes& value, std::uint64_t posi
   } catch (nb::python_error& e) {
     // ValueError, or decimal.InvalidOperation: both speak of the value. Others (Ctrl-C, our own)
     // pass.
+    // So does nesting that is too deep for a parser.
+    const bool is_too_deep =
+        e.matches(PyExc_RecursionError) && (kind_ == Kind::kText || kind_ == Kind::kParsed);
     const bool about_value =
-        (e.matches(PyExc_ValueError) || e.matches(PyExc_ArithmeticError)) && kind_ != Kind::kPickle;
+        (e.matches(PyExc_ValueError) || e.matches(PyExc_ArithmeticError) || is_too_deep) &&
+        kind_ != Kind::kPickle;
     if (!about_value) throw;
     reason = nb::cast<std::string>(nb::str(e.value()));
   }

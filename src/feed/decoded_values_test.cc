@@ -287,6 +287,7 @@ class ChosenValues : public ::testing::Test {
         .cache = kept_,
         .clock = &clock_,
         .mode = CacheDecoded::kAuto,
+        .indices = {0},
         .decoders = {decoder_},
         .schema = {
             {.name = "x", .encoding = {}, .dtype = {}, .shape = {}, .fixed_size_bytes = 8}}});

@@ -45,7 +45,7 @@ struct FakeDecode final : Decode {
     explicit Fixed(const FakeDecode& of)
         : headers_(of.headers), bodies_(of.bodies), good_(of.good), identity_(of.identity) {}
     Result<DecodeNeeds> needs(std::span<const std::byte> value) const override {
-      if (headers_.contains(text(value))) return Status(Code::kCorrupt, "fake header");
+      if (headers_.contains(text(value))) return Status(Code::kUnsupported, "fake header");
       return DecodeNeeds{.output_bytes = kFixedBytes, .workspace_bytes = 5000};
     }
     Status decode(std::span<const std::byte> value, std::uint64_t key,

@@ -245,6 +245,7 @@ std::shared_ptr<const Selection> LoaderImpl::make_selection(Selection selection)
                                                            .cache = options_.value_cache,
                                                            .clock = &clock_,
                                                            .mode = options_.cache_decoded,
+                                                           .indices = selection.indices,
                                                            .decoders = selection.decoders,
                                                            .schema = selection.schema});
   return std::make_shared<const Selection>(std::move(selection));

@@ -15,6 +15,7 @@ import pytest
 from conftest import Done, where
 from image_jpeg import photograph, saved
 from test_cache import extents, on_ranks
+from tfrecord.writer import TFRecordWriter
 
 import headrace as hr
 from headrace import prepare
@@ -163,6 +164,32 @@ def test_other_options_of_the_decoding_are_other_values(server: simulator.Server
         with open_loader(server, tmp_path / "cache", decode=decode) as loader:
             assert epochs(loader, 2) == expected
             assert COUNT <= decoded(loader) < 2 * COUNT
+
+
+def test_columns_are_told_apart_whatever_they_are_called_in_batches(tmp_path: Path) -> None:
+    """Both give a column `image`, from two stored ones."""
+    root = tmp_path / "root"
+    rows_of = [
+        {
+            name: bytes(TFRecordWriter.serialize_tf_example({"image": (pixels, "byte")}))
+            for name, pixels in row
+        }
+        for row in (
+            [(name, saved(photograph(48, 56, 2 * i + k), "JPEG")) for k, name in enumerate(("front", "rear"))]
+            for i in range(40)
+        )
+    ]
+    prepare.write(rows_of, str(root / "b"), format="mds")
+    with simulator.Server(str(root)) as server:
+        for name in ("front", "rear"):
+            options = {
+                "decode": {name: hr.decode.tf_example({"image": hr.decode.image(**CROP)})},
+                "columns": [name],
+            }
+            with open_loader(server, **options) as plain:
+                expected = [batch["image"].tobytes() for batch in plain]
+            with open_loader(server, tmp_path / "cache", **options) as loader:
+                assert [batch["image"].tobytes() for batch in loader] == expected
 
 
 def test_an_object_that_is_written_anew_is_decoded_anew(tmp_path: Path) -> None:

@@ -161,6 +161,34 @@ def test_normalising_is_what_it_says(root: Path, open_loader: Any) -> None:
         assert np.allclose(value, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("numpys", "ours"),
+    [
+        (
+            {"mean": np.array([0.5, 0.25, 0.5]), "std": np.float32(0.5)},
+            {"mean": (0.5, 0.25, 0.5), "std": 0.5},
+        ),
+        ({"mode": "L", "mean": np.array([0.5]), "std": [0.25]}, {"mode": "L", "mean": 0.5, "std": 0.25}),
+        ({"resize": np.array([12, 14]), "jitter": np.float32(0.5)}, {"resize": (12, 14), "jitter": 0.5}),
+        ({"pad": np.array([1, 2, 3, 4]), "crop": np.int64(20)}, {"pad": (1, 2, 3, 4), "crop": 20}),
+    ],
+)
+def test_arrays_and_numbers_of_numpy_are_arguments_like_others(
+    root: Path, open_loader: Any, numpys: dict[str, Any], ours: dict[str, Any]
+) -> None:
+    write_files(root, 4)
+    by_numpy, by_python = (
+        by_id(
+            open_loader(
+                root, decode={"data": hr.decode.image(**{"resize": 20, "dtype": "float32", **given})}
+            ),
+            "data",
+        )
+        for given in (numpys, ours)
+    )
+    assert all(np.array_equal(by_numpy[i], by_python[i]) for i in range(4))
+
+
 RANDOM = {"random_resized_crop": 16, "flip": True, "jitter": (0.4, 0.4, 0.4, 0.1), "augment": "randaugment"}
 
 
@@ -362,6 +390,58 @@ def test_what_python_alone_decodes_is_never_replaced(
         list(loader)
 
 
+def test_kinds_that_are_not_decoded_are_bad_samples(root: Path, open_loader: Any) -> None:
+    files = write_files(root, 12)
+    lossless = bytearray(files[7])
+    lossless[lossless.index(b"\xff\xc0") + 1] = 0xC3
+    (root / "0007.jpeg").write_bytes(lossless)
+    decode = {"data": hr.decode.image(resize=8)}
+    with pytest.raises(hr.UnsupportedError, match=r"sample 7 of .*0007.jpeg"):
+        list(open_loader(root, batch_size=4, decode=decode))
+    loader = open_loader(root, batch_size=4, decode=decode, on_bad_sample="replace")
+    with pytest.warns(RuntimeWarning, match="Bad samples are replaced"):
+        assert sorted(by_id(loader, "data")) == [i for i in range(12) if i != 7]
+    assert [bad.position for bad in loader.bad_samples] == [7]
+
+
+def test_a_raw_array_of_another_length_is_named(root: Path, open_loader: Any) -> None:
+    for i in range(12):
+        (root / f"{i:02}.bin").write_bytes(bytes(2 if i == 5 else 12))
+    decode = {"data": hr.decode.ndarray("float32", 3)}
+    with pytest.raises(hr.CorruptError, match=r"sample 5 of .*\(05.bin\): column 'data': a value of 2 bytes"):
+        list(open_loader(root, batch_size=4, decode=decode))
+    loader = open_loader(root, batch_size=4, decode=decode, on_bad_sample="replace")
+    with pytest.warns(RuntimeWarning, match=r"05.bin"):
+        list(loader)
+    assert "05.bin" in loader.bad_samples[0].message
+
+
+def test_npy_files_of_other_writers(root: Path, open_loader: Any) -> None:
+    """cnpy gives a byte an order; blanks are the writer's choice; numpy writes version 3 for some names."""
+    pixels = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    data = io.BytesIO()
+    np.save(data, pixels)
+    for i, (old, new) in enumerate([(b"|u1", b"<u1"), (b"(2, 3)", b"(2,3) "), (b"'|u1'", b'"|u1"')]):
+        assert old in data.getvalue()
+        (root / f"{i}.bin").write_bytes(data.getvalue().replace(old, new))
+    for decode in (hr.decode.npy("uint8", (2, 3)), hr.decode.npy()):
+        batch = next(iter(open_loader(root, batch_size=3, format="raw", decode={"data": decode})))
+        assert all(np.array_equal(value, pixels) for value in batch["data"])
+    named = np.array([(1,), (2,)], [("\u540d", "<i4")])
+    for i in range(3):
+        with open(root / f"{i}.bin", "wb") as file:
+            np.lib.format.write_array(file, named, version=(3, 0))
+    batch = next(iter(open_loader(root, batch_size=3, format="raw", decode={"data": hr.decode.npy()})))
+    assert all(np.array_equal(value, named) and value.dtype == named.dtype for value in batch["data"])
+
+
+def test_json_that_is_nested_too_deep_is_named(root: Path, open_loader: Any) -> None:
+    for i in range(3):
+        (root / f"{i}.json").write_bytes(b"[" * (100_000 if i == 1 else 0) + b"1")
+    with pytest.raises(hr.CorruptError, match=r"sample 1, column data: not a valid json: .*recursion"):
+        list(open_loader(root, batch_size=3, shuffle=False, decode={"data": hr.decode.json()}))
+
+
 def test_sounds(members: Path, open_loader: Any) -> None:
     for batch in open_loader(members, batch_size=3, decode={"wav": hr.decode.audio()}):
         for i, value in zip(batch.ids, batch["wav"], strict=True):
@@ -389,7 +469,15 @@ def test_sounds(members: Path, open_loader: Any) -> None:
         (lambda: hr.decode.image(dtype="int8"), "there are uint8, float16, bfloat16, float32"),
         (lambda: hr.decode.image(augment="autoaugment"), "randaugment"),
         (lambda: hr.decode.image(truncated="skip"), "there are error, grey"),
+        (lambda: hr.decode.image(resize=224.0), "resize=224.0: expected a whole number"),
+        (lambda: hr.decode.image(resize=(224.7, 224.2)), "expected a whole number"),
+        (lambda: hr.decode.image(pad=(1, 2.5, 3, 4)), "pad=.*expected a whole number"),
+        (lambda: hr.decode.image(dtype="float32", mean=(0.1, 0.2)), "3 channels"),
+        (lambda: hr.decode.image(dtype="float32", mean=(0.1, 0.2, 0.3), mode="L"), "one channel"),
+        (lambda: hr.decode.image(dtype="float32", mean=[0.1] * 4, mode="RGBA"), "3 channels"),
         (lambda: hr.decode.ndarray("object", 3), "not one of numbers"),
+        (lambda: hr.decode.ndarray(">f4", 3), "'?>f4'? is big-endian"),
+        (lambda: hr.decode.npy(">i2", 3), "is big-endian"),
         (lambda: hr.decode.npy("float32"), "both, or neither"),
     ],
 )

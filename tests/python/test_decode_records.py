@@ -274,8 +274,8 @@ def test_msgpack_numpy(tmp_path: Path, open_loader: Any) -> None:
         ({b"nd": True, b"type": "<f4", b"kind": b"", b"shape": [1 << 62], b"data": b""}, "array"),
         ({b"nd": True, b"type": "nonsense", b"kind": b"", b"shape": [1], b"data": b"1234"}, "data type"),
         ({b"nd": True, b"type": 5, b"kind": b"", b"shape": [1], b"data": b"1234"}, "without a type"),
-        ({b"nd": True, b"type": "<f4", b"shape": None, b"data": b"1234"}, "without a shape"),
-        ({b"nd": True, b"type": "<f4", b"shape": [1]}, "no bytes"),
+        ({b"nd": True, b"type": "<f4", b"shape": 1, b"data": b"1234"}, "without a shape"),
+        ({b"nd": True, b"type": "<f4", b"shape": [1], b"data": "1234"}, "no bytes"),
         ({b"nd": False, b"type": "<f4", b"data": b"12345678"}, "reshape"),
         ({b"complex": True, b"data": "spam"}, "complex"),
     ],
@@ -284,3 +284,18 @@ def test_broken_arrays_of_msgpack_numpy(tmp_path: Path, open_loader: Any, value:
     write_files(tmp_path / "files", [msgpack.packb(value)] * 2)
     with pytest.raises(hr.CorruptError, match=f"sample [01].*{message}"):
         next(iter(open_loader(tmp_path / "files", decode={"data": hr.decode.msgpack(numpy=True)})))
+
+
+def test_maps_that_only_look_like_arrays_come_as_they_are(tmp_path: Path, open_loader: Any) -> None:
+    values = [
+        {"complex": "1abc", "x": 1},
+        {"complex": 3},
+        {"nd": 5, "x": 1},
+        {"nd": True, "type": "<f4", "x": 1},
+        {b"\xff": 5},
+        {"nd": True, "data": b"1"},
+    ]
+    write_files(tmp_path / "files", [msgpack.packb(value) for value in values])
+    decode = {"data": hr.decode.msgpack(numpy=True)}
+    batch = next(iter(open_loader(tmp_path / "files", shuffle=False, batch_size=len(values), decode=decode)))
+    assert list(batch["data"]) == values

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+_FIELDS = ("nd", "type", "kind", "shape", "data", "complex")
+"""Source: encode() of msgpack_numpy 0.4.8, which has these names as bytes; packers may make str of them."""
 _KINDS = "biufcmMSU?"  # Those whose bytes are the values.
 
 
@@ -20,11 +22,13 @@ def timestamp(seconds: int, nanoseconds: int) -> np.datetime64:
 def of_map(value: dict[Any, Any]) -> Any:
     """The array, numpy number or complex number that a map of msgpack-numpy is; another map as it is. Raises
     ValueError for one that is broken or holds pickles, which are never read."""
-    fields = {_text(name): field for name, field in value.items()}
-    if "nd" in fields:
+    fields = {name: value.get(name.encode(), value.get(name)) for name in _FIELDS}
+    kind, data = fields["nd"], fields["data"]
+    is_whole = fields["type"] is not None and (kind is False or fields["shape"] is not None)
+    if isinstance(kind, bool) and is_whole and data is not None:
         return _array(fields)
-    if "complex" in fields:
-        return complex(_text(fields.get("data")))
+    if fields["complex"] is True and isinstance(data, bytes | str):
+        return complex(_text(data))
     return value
 
 
@@ -33,11 +37,11 @@ def _text(value: Any) -> Any:
 
 
 def _array(fields: dict[Any, Any]) -> Any:
-    dtype = _dtype(fields.get("type"), _text(fields.get("kind", b"")))
-    data, is_array = fields.get("data"), fields["nd"]
+    dtype = _dtype(fields["type"], _text(fields["kind"]))
+    data, is_array = fields["data"], fields["nd"]
     if not isinstance(data, bytes):
         raise ValueError("an array of msgpack-numpy whose data are no bytes")
-    shape = fields.get("shape") if is_array else []
+    shape = fields["shape"] if is_array else []
     if not isinstance(shape, list) or not all(isinstance(side, int) and side >= 0 for side in shape):
         raise ValueError("an array of msgpack-numpy without a shape")
     try:
@@ -51,12 +55,14 @@ def _array(fields: dict[Any, Any]) -> Any:
     return array.copy() if is_array else array[()]
 
 
-def _dtype(given: Any, kind: str) -> np.dtype[Any]:
+def _dtype(given: Any, kind: Any) -> np.dtype[Any]:
     if kind == "O":
         raise ValueError("an array of Python objects: pickles can run any code when they are read")
     if kind == "V":
         if not isinstance(given, list):
             raise ValueError("an array of msgpack-numpy without a type")
+        if not all(isinstance(field, list) for field in given):
+            raise ValueError("an array of msgpack-numpy whose type is no list of fields")
         given = [tuple(map(_part, field)) for field in given]
     else:
         given = _text(given)

@@ -233,6 +233,12 @@ _HEADERS = {(1, 0): _npy.read_array_header_1_0, (2, 0): _npy.read_array_header_2
 def _array(value: bytes) -> Any:
     stream = io.BytesIO(value)
     version = _npy.read_magic(stream)
+    if version == (3, 0):  # numpy has no public reader of its header.
+        stream.seek(0)
+        array = _npy.read_array(stream, allow_pickle=False)
+        if stream.read(1):
+            raise ValueError(f"bytes behind {array.dtype} and shape {array.shape}")
+        return array
     if version not in _HEADERS:
         raise ValueError(f"version {version} of .npy is not known")
     shape, is_fortran, dtype = _HEADERS[version](stream)

@@ -84,6 +84,10 @@ def _type(name: str, dtype: Any, shape: int | Sequence[int]) -> tuple[Any, tuple
     kind = np.dtype(dtype)
     if kind.kind not in "biufc" or kind.itemsize > 16:
         raise InvalidArgumentError(f"{name}: dtype {kind} is not one of numbers")
+    if kind != kind.newbyteorder("<"):
+        raise InvalidArgumentError(
+            f"{name}: dtype {kind.str} is big-endian, values here are little-endian; take the bytes as they are, or npy()"
+        )
     sides = (shape,) if isinstance(shape, int) else tuple(int(side) for side in shape)
     if any(side < 1 for side in sides):
         raise InvalidArgumentError(f"{name}: shape {sides} has a side below 1")

@@ -59,8 +59,8 @@ def image(
         magnitude)``, the magnitude 0 .. 30.
     :param jitter: torchvision's ``ColorJitter``: a number for brightness, contrast and saturation, or up to
         four for these and hue (0 .. 0.5).
-    :param mean: taken from pixels of 0 .. 1, by channel or one for all; then divided by ``std``. Needs a
-        floating-point ``dtype``. Cheaper on the GPU, from uint8.
+    :param mean: taken from pixels of 0 .. 1, by channel or one for all; then divided by ``std``. Transparency has
+        none. Needs a floating-point ``dtype``. Cheaper on the GPU, from uint8.
     :param dtype: uint8 (0 .. 255), or float16, bfloat16 (as its bits in uint16), float32: 0 .. 1.
     :param layout: ``"HWC"`` or ``"CHW"``.
     :param mode: ``"RGB"``, ``"L"`` (grey, one channel) or ``"RGBA"``. Other images are converted as Pillow
@@ -75,6 +75,8 @@ def image(
     """
     resize, crop, pad = _plain(resize), _plain(crop), _plain(pad)
     random_crop, random_resized_crop = _plain(random_crop), _plain(random_resized_crop)
+    scale, ratio, augment = _plain(scale), _plain(ratio), _plain(augment)
+    jitter, mean, std = _plain(jitter), _plain(mean), _plain(std)
     given = {name: value for name, value in locals().items() if value != _DEFAULTS[name]}
     shorter = resize if isinstance(resize, int) else 0
     if isinstance(resize, int) and resize < 1:
@@ -93,11 +95,11 @@ def image(
         "ratio": ratio,
         "horizontal_flip": _chance(flip),
         "vertical_flip": _chance(vertical_flip),
-        "pad": (pad,) * 4 if isinstance(pad, int) else tuple(pad),
+        "pad": _pad(pad),
         "jitter": _jitter(jitter),
         "rand_augment": _augment(augment),
-        "mean": _channels(mean),
-        "stddev": _channels(std),
+        "mean": _channels("mean", mean, mode),
+        "stddev": _channels("std", std, mode),
         "dtype": dtype,
         "layout": layout,
         "mode": mode,
@@ -119,19 +121,29 @@ def jpeg(**arguments: Any) -> Decoding:
 
 
 def _plain(value: Any) -> Any:
-    """Whole numbers of numpy and others as Python's; the rest as it is."""
-    is_number = hasattr(value, "__index__") and not hasattr(value, "__len__")  # Arrays have both.
-    return operator.index(value) if is_number else value
+    """Arrays and numbers of numpy, torch and others as lists and numbers of Python; the rest as it is."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return operator.index(value) if hasattr(value, "__index__") else value
 
 
 def _size(name: str, value: _Size | None) -> tuple[int, int] | None:
     if value is None:
         return None
-    if isinstance(value, int):
-        return value, value
-    if len(value) != 2:
-        raise InvalidArgumentError(f"{name}={value!r}: expected a number or (height, width)")
-    return int(value[0]), int(value[1])
+    try:
+        height, width = map(operator.index, (value, value) if isinstance(value, int) else value)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"{name}={value!r}: expected a whole number or (height, width)") from None
+    return height, width
+
+
+def _pad(value: int | Sequence[int]) -> tuple[int, ...]:
+    try:
+        return (value,) * 4 if isinstance(value, int) else tuple(map(operator.index, value))
+    except TypeError:
+        raise InvalidArgumentError(
+            f"pad={value!r}: expected a whole number or (left, top, right, bottom)"
+        ) from None
 
 
 def _chance(value: bool | float) -> float:
@@ -140,10 +152,18 @@ def _chance(value: bool | float) -> float:
     return (0.5 if value else 0.0) if isinstance(value, bool | np.bool_) else float(value)
 
 
-def _channels(value: Sequence[float] | float | None) -> tuple[float, ...] | None:
-    if value is None or not isinstance(value, int | float):
-        return None if value is None else tuple(value)
-    return (float(value),) * 3
+def _channels(name: str, value: Sequence[float] | float | None, mode: str) -> tuple[float, ...] | None:
+    if value is None:
+        return None
+    given = (value,) if isinstance(value, int | float) else tuple(value)
+    channels = 1 if mode == "L" else 3
+    if len(given) not in (1, channels):
+        raise InvalidArgumentError(
+            f"{name}={value!r}: expected one number, or one for each of {channels} channels (mode={mode!r})"
+            if channels > 1
+            else f"{name}={value!r}: expected one number: mode='L' has one channel"
+        )
+    return given * (3 // len(given))
 
 
 def _jitter(value: float | Sequence[float] | None) -> tuple[float, ...]:

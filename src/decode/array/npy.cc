@@ -30,6 +30,29 @@ std::string shape_text(const std::vector<std::uint64_t>& shape) {
   return text + (shape.size() == 1 ? ",)" : ")");
 }
 
+/// Whether a dict literal's value is the shape; where it has blanks is its writer's choice.
+bool is_shape(std::string_view value, std::string_view shape) {
+  const auto next = [](std::string_view text, std::size_t& at) {
+    at = std::min(text.find_first_not_of(' ', at), text.size());
+    return at == text.size() ? '\0' : text[at++];
+  };
+  std::size_t at = 0;
+  for (std::size_t of_shape = 0; const char expected = next(shape, of_shape);)
+    if (next(value, at) != expected) return false;
+  return true;
+}
+
+/// Whether a dict literal's value is the dtype `descr`, which begins with '<' or '|'. A byte has no
+/// order, so that any may be written.
+bool is_dtype(std::string_view value, std::string_view descr) {
+  if (value.empty() || (value[0] != '\'' && value[0] != '"')) return false;
+  const std::string_view type = value.substr(1, value.find(value[0], 1) - 1);
+  if (type == descr) return true;
+  return descr[0] == '|' && !type.empty() &&
+         std::string_view("<>=|").find(type[0]) != std::string_view::npos &&
+         type.substr(1) == descr.substr(1);
+}
+
 struct NpyParts {
   std::string_view header;
   std::span<const std::byte> data;
@@ -79,8 +102,8 @@ class NpyDecoder final : public ValueDecoder {
                         ": " +
                         std::string(parts.header.substr(0, std::min<std::size_t>(end + 1, 200))));
     };
-    if (!value_of(parts.header, "'descr'").starts_with("'" + descr_ + "'")) return differs("dtype");
-    if (!value_of(parts.header, "'shape'").starts_with(shape_)) return differs("shape");
+    if (!is_dtype(value_of(parts.header, "'descr'"), descr_)) return differs("dtype");
+    if (!is_shape(value_of(parts.header, "'shape'"), shape_)) return differs("shape");
     const bool is_flat = type_.shape.size() < 2;
     if (!is_flat && !value_of(parts.header, "'fortran_order'").starts_with("False"))
       return differs("order of axes");

@@ -82,6 +82,8 @@ class Assembler {
   /// Whether each sample is compared with its columns as it is cut; else all are once they are laid
   /// out.
   bool checks_sizes() const { return is_size_wrong_ || parts_.stand_ins->is_active(); }
+  /// check_sizes(), with the sample's name.
+  Status check_sizes_of(const SamplePlace& place, std::span<const ColumnBytes> row) const;
   /// Finds all bad samples of a block whose bytes are known to be the object's, so that it need not
   /// be read again for each of them.
   Status take_bad_neighbours(const BlockBytes& bytes, std::span<ColumnBytes> row);
@@ -108,6 +110,8 @@ class Assembler {
   Status judge(CutBatch& cut, BadValue& bad);
   /// The slot gets what another of this batch has.
   bool is_own_repeat(std::uint32_t slot);
+  /// "sample 3 of s3://bucket/data (shard.mds)".
+  std::string name_of(const SamplePlace& place) const;
   Status name_bad_value(const CutBatch& cut, BadValue& bad) const;
 
   const FeedParts& parts_;

@@ -8,20 +8,25 @@
 
 namespace headrace::feed {
 
-Status Assembler::name_bad_value(const CutBatch& cut, BadValue& bad) const {
-  const SamplePlace& place = cut.places[bad.slot];
+std::string Assembler::name_of(const SamplePlace& place) const {
   std::vector<Extent> extents;
   dataset_.append_extents(place.block, place.index, place.index + 1, extents);
   const std::string key =
       extents.empty() ? std::string() : " (" + std::string(extents[0].key) + ")";
+  return "sample " + std::to_string(id_of(place)) + " of " + dataset_.url() + key;
+}
+
+Status Assembler::name_bad_value(const CutBatch& cut, BadValue& bad) const {
   return std::move(bad.status)
-      .annotate("sample " + std::to_string(id_of(place)) + " of " + dataset_.url() + key +
-                ", column '" + parts_.selection->schema[bad.column].name + "'");
+      .annotate(name_of(cut.places[bad.slot]) + ", column '" +
+                parts_.selection->schema[bad.column].name + "'");
 }
 
 Status Assembler::judge(CutBatch& cut, BadValue& bad) {
   Status status = name_bad_value(cut, bad);
-  if (status.code() != Code::kCorrupt) return status;
+  // What a decoder does not know may be a kind that it has no code for, or damage: a flipped bit in
+  // a JPEG's header names another process.
+  if (status.code() != Code::kCorrupt && status.code() != Code::kUnsupported) return status;
   const SamplePlace place = cut.places[bad.slot];
   switch (cut.looks[{place.block, place.index}].take(bad.digest)) {
     case SecondLook::Verdict::kReadAgain:
@@ -31,7 +36,9 @@ Status Assembler::judge(CutBatch& cut, BadValue& bad) {
     case SecondLook::Verdict::kData:
       break;
   }
-  HEADRACE_TRY(parts_.stand_ins->take_bad_sample(place, std::move(status)));
+  if (!parts_.stand_ins->replaces_found()) return status;
+  Status bad_sample(Code::kCorrupt, std::string(status.message()));
+  HEADRACE_TRY(parts_.stand_ins->take_bad_sample(place, std::move(bad_sample)));
   auto next = parts_.stand_ins->find(cut.planned[bad.slot]);
   return next ? Status() : std::move(next).error();
 }

@@ -25,7 +25,7 @@ Result<Assembler::Cut> Assembler::cut_stand_in(const Source& source, const Sampl
     if (place.block != bytes.block || place.index < bytes.begin || place.index >= bytes.end)
       return Cut::kElsewhere;
     Status status = dataset_.cut(bytes, place.index, row);
-    if (status.ok() && checks_sizes()) status = check_sizes(*parts_.selection, row);
+    if (status.ok() && checks_sizes()) status = check_sizes_of(place, row);
     if (status.ok()) return Cut::kDone;
     HEADRACE_TRY_ASSIGN(const bool again, wants_second_look(place, status, source));
     if (again) return Cut::kReadAgain;
@@ -34,11 +34,16 @@ Result<Assembler::Cut> Assembler::cut_stand_in(const Source& source, const Sampl
   }
 }
 
+Status Assembler::check_sizes_of(const SamplePlace& place, std::span<const ColumnBytes> row) const {
+  Status status = check_sizes(*parts_.selection, row);
+  return status.ok() ? Status() : std::move(status).annotate(name_of(place));
+}
+
 Status Assembler::take_bad_neighbours(const BlockBytes& bytes, std::span<ColumnBytes> row) {
   for (std::uint32_t i = bytes.begin; i < bytes.end; ++i) {
     const SamplePlace place{bytes.block, i};
     Status status = dataset_.cut(bytes, i, row);
-    if (status.ok()) status = check_sizes(*parts_.selection, row);
+    if (status.ok()) status = check_sizes_of(place, row);
     if (status.code() == Code::kCorrupt)
       HEADRACE_TRY(parts_.stand_ins->take_bad_sample(place, std::move(status)));
   }

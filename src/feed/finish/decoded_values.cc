@@ -13,7 +13,7 @@ namespace headrace::feed {
 namespace {
 
 /// Another one as soon as the same identity names other values, or a series others.
-constexpr std::string_view kSeriesVersion = "decoded 1";
+constexpr std::string_view kSeriesVersion = "decoded 2";
 /// Names of series that are remembered; a name is some 200 bytes.
 constexpr std::size_t kMostSeries = 8192;
 /// Of a block of which so many were looked for in vain, and none found, only every so-manyth value
@@ -78,6 +78,7 @@ std::unique_ptr<DecodedValues::Column> DecodedValues::column_of(std::size_t inde
   }
   auto column = std::make_unique<Column>();
   column->name = output.name;
+  column->stored_name = parts_.dataset->columns()[parts_.indices[index]].name;
   column->identity = std::move(identity);
   column->value_bytes = output.fixed_size_bytes;
   return column;
@@ -183,6 +184,7 @@ bool DecodedValues::name_series(std::size_t column, std::uint32_t block, Kept& o
   const std::string_view first = extents.front().key;
   std::string all;
   add_field(all, kSeriesVersion);
+  add_field(all, columns_[column]->stored_name);
   add_field(all, columns_[column]->identity);
   for (const Extent& extent : extents) {
     if (extent.etag.empty()) return false;

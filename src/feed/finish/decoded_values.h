@@ -40,6 +40,7 @@ class DecodedValues {
     Clock* clock = nullptr;
     CacheDecoded mode = CacheDecoded::kAuto;
     /// As in Selection.
+    std::vector<std::size_t> indices;
     std::vector<std::shared_ptr<const ValueDecoder>> decoders;
     BatchSchema schema;
   };
@@ -84,7 +85,9 @@ class DecodedValues {
   };
   /// A column whose values may be kept.
   struct Column {
-    std::string name, identity;
+    std::string name;
+    std::string stored_name;  ///< Of what it is decoded from.
+    std::string identity;
     std::uint64_t value_bytes = 0;
     MeanTime decoding, reading;
     MeanTime lately;  ///< Of the reads since it was last judged.

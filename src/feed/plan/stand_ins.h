@@ -36,6 +36,7 @@ class StandIns {
   };
   StandIns(const Dataset& dataset, Options options);
 
+  bool replaces_found() const noexcept { return options_.replaces_found; }
   /// False: nothing is ever replaced.
   bool is_active() const noexcept {
     return options_.replaces_found || !options_.quarantine.empty();
