@@ -17,6 +17,7 @@ from test_cache import SAMPLES, batches, extents, on_ranks, pack, samples
 
 import headrace as hr
 from headrace import sim as simulator
+from headrace.store.tiers import parse_tiers
 
 
 @pytest.fixture
@@ -264,6 +265,51 @@ def test_the_command_line_warms_and_pins(root: Path, tmp_path: Path, cli: Callab
     assert cli("cache", "pin", cache, "s3://b/", "--remove").code == 0
     assert cli("cache", "gc", cache, "--limit", "1kB").code == 0
     assert cli("cache", "stat", cache, "--json").json()["extents"] == 0
+
+
+def test_pins_are_what_objects_are_called(tmp_path: Path) -> None:
+    cache = hr.Cache(tmp_path / "cache", create=True)
+    for given, kept in (
+        ("S3://Bucket//x/", "s3://Bucket/x/"),
+        ("s3://b//train", "s3://b/train"),
+        ("https://me:topsecret@h/data?sig=abc", "https://h/data"),
+        ("s3://b", "s3://b"),
+    ):
+        cache.pin(given)
+        assert cache.pins() == [kept]
+        assert cache.unpin(given)
+
+
+def test_warming_pins_the_dataset_and_nothing_beside_it(
+    root: Path, tmp_path: Path, cli: Callable[..., Done]
+) -> None:
+    pack(root / "b-old", data_bytes=300)
+    cache = tmp_path / "cache"
+    with simulator.Server(str(root)) as server:
+        with pytest.raises(hr.NotFoundError):
+            hr.Cache(cache, create=True).warm("s3://nothing", pin=True, **where(server))
+        assert hr.Cache(cache).pins() == []
+        hr.Cache(cache).warm("S3://b", pin=True, **where(server))
+        assert hr.Cache(cache).pins() == ["s3://b/"]
+        shard = min(path.name for path in (root / "b").glob("*.mds"))
+        hr.Cache(cache).warm(f"s3://b/{shard}", pin=True, format="raw", **where(server))
+        assert hr.Cache(cache).pins() == ["s3://b/", f"s3://b/{shard}"]
+
+
+@pytest.mark.parametrize(
+    ("given", "limit"), [("2TB", 2 * 10**12), ("1.5GiB", 3 << 29), ("1000000000000", 10**12)]
+)
+def test_a_limit_behind_a_directory(given: str, limit: int) -> None:
+    found = parse_tiers(f"/nvme/headrace:{given}")
+    assert (found.directory, found.limit_bytes) == ("/nvme/headrace", limit)
+
+
+@pytest.mark.parametrize("given", ["2T", "500G", "1.2.3GB", "10XB"])
+def test_what_looks_like_a_limit_is_one_or_an_error(given: str) -> None:
+    with pytest.raises(hr.InvalidArgumentError, match="limit of the cache"):
+        parse_tiers(f"/nvme/headrace:{given}")
+    assert parse_tiers({"directory": f"/nvme/headrace:{given}"}).directory.endswith(given)
+    assert parse_tiers("/nvme/headrace:2024").directory == "/nvme/headrace:2024"
 
 
 def _read_all(url: str, options: dict[str, Any]) -> None:

@@ -153,6 +153,39 @@ def test_secrets_in_urls_are_not_shown(caplog: pytest.LogCaptureFixture) -> None
     assert caplog.messages == ["GET https://***@host/x?... no"]
 
 
+FULL_DISK = """
+import logging, resource, sys
+import headrace as hr
+from headrace.base import log
+logging.basicConfig(format="%(name)s: %(message)s")
+cache = hr.Cache(sys.argv[2], create=True)
+with hr.Store(sys.argv[1], cache=sys.argv[2]) as plain:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+    for i in range(3):
+        plain.get(str(i))
+cache._native.flush()
+log.pass_on(all_counts=True)
+"""
+
+
+def test_a_cache_that_cannot_write_says_so(buckets: Path, sim: simulator.Server, tmp_path: Path) -> None:
+    for i in range(3):
+        (buckets / "b" / str(i)).write_bytes(bytes(300_000))
+    options = where(sim)
+    keys = {"AWS_ACCESS_KEY_ID": options["access_key"], "AWS_SECRET_ACCESS_KEY": options["secret_key"]}
+    text = FULL_DISK.replace("cache=sys.argv[2])", f"cache=sys.argv[2], endpoint={options['endpoint']!r})")
+    done = subprocess.run(
+        [sys.executable, "-c", text, "s3://b", str(tmp_path / "cache")],
+        env={**os.environ, **keys},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "headrace.cache: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_handler_that_fails_stops_no_other_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,5 @@
-"""The engine's log in Python's ``logging``: ``headrace.store``, ``.loader``, ``.index``, ``.credentials``.
+"""The engine's log in Python's ``logging``: ``headrace.store``, ``.copy``, ``.loader``,
+``.index``, ``.cache``, ``.credentials``.
 
 A thread of this module takes the engine's lines twice a second, from the first engine object on, and once
 more at exit. No thread of the engine ever calls Python (docs/design/0052-log.md).
@@ -29,7 +30,7 @@ _PATIENCE = 1.0
 _root = logging.getLogger("headrace")
 _loggers = {
     area: logging.getLogger(f"headrace.{area}")
-    for area in ("store", "copy", "loader", "index", "credentials", "log")
+    for area in ("store", "copy", "loader", "index", "cache", "credentials", "log")
 }
 
 
@@ -96,7 +97,7 @@ def pass_on(*, all_counts: bool = False) -> None:
     that are still being counted."""
     with _process.emitting:
         for level, area, text, at in _native.take_log(all_counts):
-            _emit(_loggers[area], level, text, at)
+            _emit(_loggers.get(area) or logging.getLogger(f"headrace.{area}"), level, text, at)
 
 
 def _tell_level() -> None:

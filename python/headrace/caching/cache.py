@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from os import PathLike, fspath
 from typing import Any, NamedTuple
 
 from headrace.base.units import whole_number
@@ -13,6 +14,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.loader.loader import Loader
 from headrace.store import cache as store_cache
 from headrace.store.tiers import CACHE_OPTIONS
+from headrace.store.urls import is_pattern, kept_url
 
 __all__ = ["Cache", "WarmReport"]
 
@@ -54,6 +56,7 @@ class Cache(store_cache.Cache):
         batch_size: int | None = None,
         world_size: int = 1,
         epochs: int = 1,
+        pin: bool = False,
         progress: Callable[[int, int, int], None] | None = None,
         **options: Any,
     ) -> WarmReport:
@@ -69,6 +72,7 @@ class Cache(store_cache.Cache):
         :param world_size: ranks of the run; what any of them needs is fetched.
         :param epochs: with ``batch_size``: what the first epochs of the run need, for runs that do not read
             everything in each.
+        :param pin: and pins it, before anything is fetched; ``dataset`` is a URL then.
         :param progress: called now and then with the bytes that were there, that were fetched, and of all.
         :param options: of the Loader, or without ``batch_size`` of the Dataset.
         """
@@ -76,6 +80,8 @@ class Cache(store_cache.Cache):
             if name in options:
                 raise InvalidArgumentError(f"{name}= is what warm() is about: leave it out")
         epochs = whole_number("epochs", epochs, 32)
+        if pin and not isinstance(dataset, str | PathLike):
+            raise InvalidArgumentError("pin=True takes the URL of a dataset: pin() takes others one by one")
         with ExitStack() as opened:
             needs: list[int] = []
             options.update(cache=self.directory, cache_key=self._key or None)
@@ -92,9 +98,17 @@ class Cache(store_cache.Cache):
                 )
                 source = loader._engine.source
                 needs = loader._native.block_needs(epochs=epochs, first_rank=0, ranks=world_size)
+            if pin:
+                self.pin(_beginning_of(fspath(dataset), source.native.url))
             report = self._native.fill(
                 source.native, source.store, needs=needs, memory_bytes=_WARM_BYTES, progress=progress
             )
         return WarmReport(**report)
 
     simulate = staticmethod(simulate)
+
+
+def _beginning_of(given: str, root: str) -> str:
+    """Of all objects of a dataset, and of none beside them: its one object's URL, or its folder's with the slash."""
+    is_object = not is_pattern(given) and kept_url(given).rstrip("/") != root
+    return kept_url(given) if is_object else root.rstrip("/") + "/"

@@ -230,8 +230,6 @@ def warm(
     * `headrace cache warm s3://bucket/train --cache /nvme/headrace --cache-limit 2TB --batch-size 256 --world-size 8 --seed 7`
     """
     into = Cache(cache, create=True, limit=cache_limit, key=cache_key, share=cache_share)
-    if pin:
-        into.pin(url)
     progress = FillProgress(f"warming {url}")
     try:
         report = into.warm(
@@ -239,6 +237,7 @@ def warm(
             batch_size=run.batch_size or None,
             world_size=run.world_size,
             epochs=run.epochs or 1,
+            pin=pin,
             progress=progress,
             memory=memory,
             **run.order_options(),

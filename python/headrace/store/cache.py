@@ -10,6 +10,7 @@ from headrace import _native
 from headrace.base.units import parse_bytes
 from headrace.errors import NotFoundError
 from headrace.store.tiers import parse_tiers
+from headrace.store.urls import kept_url
 
 
 class CachedExtent(NamedTuple):
@@ -82,7 +83,7 @@ class Cache:
     def remove(self, url: str = "") -> int:
         """Deletes what is cached of objects whose URL begins with ``url``; ``""``: everything. Returns the
         bytes of the files that went."""
-        return self._native.remove(url)
+        return self._native.remove(kept_url(url))
 
     def shrink(self, limit: int | str) -> int:
         """Deletes what is least likely to be read again until files take ``limit`` at most. Returns the bytes
@@ -92,12 +93,13 @@ class Cache:
     def pin(self, url: str) -> None:
         """Keeps what is cached of objects whose URL begins with ``url``, now and later, from ever being evicted,
         by any process, until :meth:`unpin`. Where pins leave no room, new extents are left out, and
-        ``cache.pin_refusals`` counts. :meth:`remove` deletes them all the same."""
-        self._native.pin(url)
+        ``cache.pin_refusals`` counts. :meth:`remove` deletes them all the same. ``s3://bucket/train`` is also the
+        beginning of ``s3://bucket/train-old``: a folder's URL ends in a slash."""
+        self._native.pin(kept_url(url))
 
     def unpin(self, url: str) -> bool:
         """False: exactly this was not pinned."""
-        return self._native.unpin(url)
+        return self._native.unpin(kept_url(url))
 
     def pins(self) -> list[str]:
         """In order."""

@@ -18,7 +18,9 @@ CACHE_OPTIONS = ("cache", "cache_limit", "cache_key", "cache_share")
 CacheTier: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
 CacheChoice: TypeAlias = "CacheTier | Sequence[CacheTier] | None"
 
-_LIMIT = re.compile(r"(.+):([0-9]+(?:\.[0-9]+)?\s*[KMGT]i?B)", re.IGNORECASE | re.DOTALL)
+_LIMIT = re.compile(r"(.+):([0-9][0-9.]*\s*[A-Z]{1,3}|[0-9]{7,})", re.IGNORECASE | re.DOTALL)
+"""A directory and what looks like a size, right or not: nobody means a directory of that name, which a dictionary
+or a Path may name all the same."""
 
 
 _SECRETS = {"access_key", "secret_key", "session_token"}

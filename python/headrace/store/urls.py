@@ -16,6 +16,7 @@ from headrace.errors import InvalidArgumentError, NotFoundError, UnsupportedErro
 __all__ = [
     "expand_urls",
     "is_pattern",
+    "kept_url",
     "local_path",
     "named_objects",
     "parent_and_key",
@@ -347,6 +348,20 @@ def public_url(url: str) -> str:
         return ""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def kept_url(url: str) -> str:
+    """What a URL, or the beginning of one, is as a cache names its objects: the scheme in lower case, no slash too
+    many, and of the web no user, password, query and fragment."""
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        return url
+    if scheme.lower() in ("http", "https"):
+        parts = urlsplit(url)
+        rest = parts.netloc.rpartition("@")[2] + parts.path
+    bucket, slash, path = rest.partition("/")
+    path = path.lstrip("/")
+    return scheme.lower() + mark + bucket + slash + (path.rstrip("/") + "/" if path.endswith("/") else path)
 
 
 def refuse_inside(target: str, source: str) -> None:
