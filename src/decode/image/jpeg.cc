@@ -4,12 +4,14 @@
 //   markers lose nothing: well-known datasets have such files.
 // - A region takes some columns more than it shows: upsampled colour at its edges depends on the
 //   neighbours.
+#include <cstddef>
+#include <cstdio>
+// Behind those that they need.
 #include <jerror.h>
 #include <jpeglib.h>
 
 #include <algorithm>
 #include <csetjmp>
-#include <cstdio>
 #include <cstring>
 
 #include "decode/image/codecs.h"
