@@ -42,11 +42,17 @@ struct Axis {
   std::uint32_t resized;
   std::uint32_t window_begin;
   std::uint32_t window_count;
+  bool is_reversed;  ///< It is seen from where the stored axis ends.
 };
 
+/// A fraction of an axis is rounded up to whole pixels: the last one stored covers more than there
+/// is (of 601 pixels at 1/8, 76 that cover 608). Seen in reverse, that is in front of the first.
 AxisRequest axis_request(const Axis& axis, std::uint32_t eighths, Interpolation interpolation) {
   const double scale = eighths / 8.0;
-  const double begin = axis.begin * scale, end = (axis.begin + axis.length) * scale;
+  const double shift =
+      axis.is_reversed ? scaled_length(axis.whole, eighths) - axis.whole * scale : 0;
+  const double begin = axis.begin * scale + shift;
+  const double end = (axis.begin + axis.length) * scale + shift;
   AxisRequest request{.begin = begin, .end = end};
   request.clip_begin = static_cast<std::uint32_t>(begin);
   request.clip_end =
@@ -125,16 +131,19 @@ void trim_tables() noexcept {
     tables = {};
 }
 
-const Tables& make_tables(const ImagePlan& plan, ImageSize whole, std::uint32_t eighths,
+const Tables& make_tables(const ImagePlan& plan, const ImageHeader& header, std::uint32_t eighths,
                           Interpolation interpolation) {
+  const ImageSize whole = oriented(header.size, header.orientation);
+  const Turn& turn = turn_of(header.orientation);
   Tables& tables = thread_tables();
-  AxisRequest across = axis_request({plan.source.x, plan.source.width, whole.width,
-                                     plan.resized.width, plan.window.x, plan.window.width},
-                                    eighths, interpolation);
+  AxisRequest across =
+      axis_request({plan.source.x, plan.source.width, whole.width, plan.resized.width,
+                    plan.window.x, plan.window.width, turn.is_mirrored},
+                   eighths, interpolation);
   across.is_flipped = plan.is_mirrored;
   make_table(across, tables.across, tables.across_request);
   make_table(axis_request({plan.source.y, plan.source.height, whole.height, plan.resized.height,
-                           plan.window.y, plan.window.height},
+                           plan.window.y, plan.window.height, turn.is_upside_down},
                           eighths, interpolation),
              tables.down, tables.down_request);
   return tables;
@@ -170,8 +179,7 @@ Status write_window(std::span<const std::byte> value, const ImageHeader& header,
                     const ImageOptions& options, const ImagePlan& plan, WindowRows& out) {
   const std::uint32_t channels = channel_count(options.mode);
   const std::uint32_t eighths = choose_eighths(options, header, plan);
-  const Tables& tables =
-      make_tables(plan, oriented(header.size, header.orientation), eighths, options.interpolation);
+  const Tables& tables = make_tables(plan, header, eighths, options.interpolation);
   Resizer resizer(tables.across, tables.down, channels, out);
   if (!resizer.is_ready()) return no_memory();
   const ImageSize scaled{scaled_length(header.size.height, eighths),

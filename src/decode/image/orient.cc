@@ -7,12 +7,6 @@
 namespace headrace::detail {
 namespace {
 
-/// A stored pixel (x, y) is seen at (x or y, from the left or right; y or x, from top or bottom).
-struct Turn {
-  bool is_transposed;
-  bool is_mirrored;     ///< What is seen, left and right.
-  bool is_upside_down;  ///< What is seen, top and bottom.
-};
 // By EXIF's number: row 0 and column 0 of what is stored are at the top and left; top and right;
 // bottom and right; bottom and left; left and top; right and top; right and bottom; left and
 // bottom.
@@ -20,9 +14,9 @@ constexpr Turn kTurns[] = {{false, false, false}, {false, true, false}, {false, 
                            {false, false, true},  {true, false, false}, {true, true, false},
                            {true, true, true},    {true, false, true}};
 
-const Turn& turn_of(Orientation orientation) noexcept { return kTurns[orientation - 1]; }
-
 }  // namespace
+
+const Turn& turn_of(Orientation orientation) noexcept { return kTurns[orientation - 1]; }
 
 Rect stored_region(const Rect& region, ImageSize stored, Orientation orientation) noexcept {
   const Turn& turn = turn_of(orientation);

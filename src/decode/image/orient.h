@@ -11,6 +11,15 @@ constexpr ImageSize oriented(ImageSize size, Orientation orientation) noexcept {
   return is_transposed(orientation) ? ImageSize{size.width, size.height} : size;
 }
 
+/// What an orientation does. A stored pixel (x, y) is seen at (x or y, from the left or right; y or
+/// x, from top or bottom).
+struct Turn {
+  bool is_transposed;
+  bool is_mirrored;     ///< What is seen, left and right.
+  bool is_upside_down;  ///< What is seen, top and bottom.
+};
+const Turn& turn_of(Orientation orientation) noexcept;
+
 /// Where the stored image (of `stored` pixels) has what is `region` of the oriented one.
 Rect stored_region(const Rect& region, ImageSize stored, Orientation orientation) noexcept;
 
