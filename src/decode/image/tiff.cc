@@ -1,5 +1,6 @@
 // - Rows of 8-bit grey or RGB, the common case, are read as they are; all else (palettes, 1, 2, 4
 //   and 16 bits, tiles, planes, YCbCr, fax) goes through libtiff's own conversion to RGBA.
+// - Colours are given as they are stored, whatever the alpha beside them.
 // - Messages go to a handler of the file, never to stderr, and never to the process's handlers,
 //   which others may have set. Handlers of a file came with libtiff 4.5: a build with an older one
 //   reads no TIFF.
@@ -13,6 +14,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "decode/image/scratch.h"
 #include "decode/image/whole_image.h"
@@ -132,6 +134,18 @@ Status give_rows(TIFF* tiff, PixelForm form, const ImageHeader& header, const Co
   return {};
 }
 
+/// Names all alpha associated. By another one libtiff's conversion multiplies colours, which loses
+/// bits.
+void keep_colors(TIFF* tiff) {
+  std::uint16_t count = 0;
+  std::uint16_t* kinds = nullptr;
+  if (TIFFGetFieldDefaulted(tiff, TIFFTAG_EXTRASAMPLES, &count, &kinds) != 1) return;
+  std::vector<std::uint16_t> changed(kinds, kinds + count);
+  std::ranges::replace(changed, std::uint16_t{EXTRASAMPLE_UNASSALPHA},
+                       std::uint16_t{EXTRASAMPLE_ASSOCALPHA});
+  if (count > 0) TIFFSetField(tiff, TIFFTAG_EXTRASAMPLES, count, changed.data());
+}
+
 Status give_converted(TIFF* tiff, const ImageHeader& header, const CodecRequest& request,
                       RowSink& sink) {
   const ImageSize size = header.size;
@@ -139,6 +153,7 @@ Status give_converted(TIFF* tiff, const ImageHeader& header, const CodecRequest&
   auto* pixels = thread_scratch().take(ScratchUse::kWhole, stride * size.height + kRowPadding);
   if (pixels == nullptr) return {Code::kExhausted, "TIFF: no memory for its pixels"};
   std::memset(pixels, 128, stride * size.height);
+  keep_colors(tiff);
   const int orientation = field<std::uint16_t>(tiff, TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT);
   // Asked for as it is stored: nothing is turned.
   const int is_read = TIFFReadRGBAImageOriented(tiff, size.width, size.height,
