@@ -1,5 +1,6 @@
 // WAV, FLAC, Ogg and what else libsndfile reads, from memory, to float32 frames in -1 .. 1. The
-// library is told nothing but the bytes: no file, no log.
+// library is told nothing but the bytes: no file, no log. It takes what is left of a file for what
+// was stored, so that whether samples are missing is found out beside it.
 #include <sndfile.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "decode/array/byte_column.h"
+#include "decode/audio/sound_size.h"
 #include "headrace/decode.h"
 
 namespace headrace {
@@ -68,7 +70,7 @@ class AudioDecoder final : public ValueDecoder {
 
   Result<DecodeNeeds> needs(std::span<const std::byte> value) const override {
     Sound sound(value);
-    HEADRACE_TRY(check(sound));
+    HEADRACE_TRY(check(sound, value));
     const std::uint64_t frames = frames_of(sound);
     const std::uint64_t channels = channels_of(sound);
     return DecodeNeeds{
@@ -82,7 +84,7 @@ class AudioDecoder final : public ValueDecoder {
   Status decode(std::span<const std::byte> value, std::uint64_t,
                 std::span<std::byte> out) const override {
     Sound sound(value);
-    HEADRACE_TRY(check(sound));
+    HEADRACE_TRY(check(sound, value));
     const std::uint64_t frames = frames_of(sound);
     const std::uint64_t channels = channels_of(sound);
     if (options_.frames == 0) write_header(frames, channels, out);
@@ -96,7 +98,7 @@ class AudioDecoder final : public ValueDecoder {
   }
 
   std::string identity() const override {
-    return "audio 1 " + std::to_string(options_.frames) + " " + std::to_string(options_.channels) +
+    return "audio 2 " + std::to_string(options_.frames) + " " + std::to_string(options_.channels) +
            " " + std::to_string(options_.is_mono ? 1 : 0) + ", " + sf_version_string();
   }
 
@@ -112,7 +114,7 @@ class AudioDecoder final : public ValueDecoder {
     std::memcpy(out.data() + 9, &channels, 8);
   }
 
-  Status check(const Sound& sound) const {
+  Status check(const Sound& sound, std::span<const std::byte> value) const {
     if (!sound.is_open())
       return Status(Code::kCorrupt,
                     std::string("no sound that can be read: ") + sf_strerror(nullptr));
@@ -130,7 +132,7 @@ class AudioDecoder final : public ValueDecoder {
         info.channels != static_cast<int>(options_.channels))
       return Status(Code::kCorrupt, std::to_string(info.channels) + " channels where " +
                                         std::to_string(options_.channels) + " are expected");
-    return {};
+    return detail::check_sound_size(value);
   }
 
   std::uint64_t frames_of(const Sound& sound) const {
