@@ -158,6 +158,26 @@ TEST(DecodeFormats, TurnATiffAsItsTagSays) {
   EXPECT_EQ(turned[0], rgb[rgb.size() - 3]);
 }
 
+TEST(DecodeFormats, TurnAPngAsItsExifSaysWhereverItStands) {
+  const auto rgb = testing::noise(kPixels * 3);
+  const std::string plain = make_png(PNG_FORMAT_RGB, rgb);
+  const std::string exif = testing::exif_of(6).substr(6);
+  const std::string chunk = {std::string("\0\0\0", 3) + static_cast<char>(exif.size()) + "eXIf" +
+                             exif + std::string(4, '\0')};
+  // In front of the pixels, and between them and the end.
+  for (const std::size_t at : {plain.find("IDAT") - 4, plain.size() - 12}) {
+    std::string file = plain;
+    auto value = decode_value({}, file.insert(at, chunk));
+    ASSERT_TRUE(value);
+    EXPECT_EQ(std::to_integer<std::uint32_t>((*value)[1]), kSize.width);
+    EXPECT_EQ(std::to_integer<std::uint32_t>((*value)[2]), kSize.height);
+    // The top left is what was stored at the bottom left.
+    EXPECT_EQ(std::to_integer<std::uint8_t>((*value)[4]), rgb[kPixels * 3 - kSize.width * 3]);
+  }
+  // Behind the end there is nothing.
+  EXPECT_EQ(pixels_of(plain + chunk), rgb);
+}
+
 TEST(DecodeFormats, DropOrKeepAlpha) {
   const auto rgba = testing::noise(kPixels * 4);
   const std::string file = make_png(PNG_FORMAT_RGBA, rgba);

@@ -33,12 +33,12 @@ bool has_name(std::span<const std::byte> bytes, std::size_t at, std::string_view
   return std::memcmp(bytes.data() + at, name.data(), name.size()) == 0;
 }
 
-/// Of the eXIf chunk before the pixels.
+/// Of the first eXIf chunk, which may stand in front of the pixels or behind them.
 Orientation orientation_of(std::span<const std::byte> bytes) noexcept {
   constexpr std::size_t kChunkHead = 8;
   for (std::size_t at = kSignatureBytes; at + kChunkHead <= bytes.size();) {
     const std::size_t size = u32_at(bytes, at), rest = bytes.size() - at - kChunkHead;
-    if (has_name(bytes, at + 4, "IDAT") || size + 4 > rest) return 1;
+    if (has_name(bytes, at + 4, "IEND") || size + 4 > rest) return 1;
     if (has_name(bytes, at + 4, "eXIf"))
       return exif_orientation(bytes.subspan(at + kChunkHead, size));
     at += kChunkHead + size + 4;
