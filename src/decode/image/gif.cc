@@ -1,5 +1,6 @@
 // The first frame, on the screen that the file declares: what a frame does not cover is colour 0,
-// or the transparent one where there is one, as Pillow has it.
+// or the transparent one where there is one, as Pillow has it. Of a file that may end early, the
+// last block of pixels is as long as it is there, and rows that are not whole are grey.
 #include <gif_lib.h>
 
 #include <algorithm>
@@ -20,6 +21,10 @@ Status corrupt(const char* what) { return {Code::kCorrupt, std::string("GIF: ") 
 struct Source {
   std::span<const std::byte> bytes;
   std::size_t at = 0;
+  /// From here on blocks are read, a length and then the bytes: none is longer than what is left of
+  /// the file, and behind that is the empty one that ends an image.
+  bool shortens_blocks = false;
+  bool is_at_length = true;
 };
 
 int read_bytes(GifFileType* gif, GifByteType* out, int count) {
@@ -28,6 +33,15 @@ int read_bytes(GifFileType* gif, GifByteType* out, int count) {
       std::min(static_cast<std::size_t>(count), source.bytes.size() - source.at);
   std::memcpy(out, source.bytes.data() + source.at, size);
   source.at += size;
+  if (!source.shortens_blocks) return static_cast<int>(size);
+  if (source.is_at_length) {
+    const std::size_t left = source.bytes.size() - source.at;
+    const std::size_t length = size == 0 ? 0 : std::min<std::size_t>(out[0], left);
+    out[0] = static_cast<GifByteType>(length);
+    source.is_at_length = length == 0;
+    return 1;
+  }
+  source.is_at_length = true;
   return static_cast<int>(size);
 }
 
@@ -71,22 +85,43 @@ struct Screen {
   ImageSize size;
 };
 
+/// Where row `i` of the frame, as rows come, is on the screen: its first pixel and how many pixels
+/// are not outside.
+struct Place {
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
+Place place_of(const GifImageDesc& frame, ImageSize screen, std::uint32_t i) noexcept {
+  const std::uint32_t y =
+      frame.Interlace ? interlaced_row(i, static_cast<std::uint32_t>(frame.Height)) : i;
+  const std::size_t at = static_cast<std::size_t>(frame.Top) + y;
+  const auto left = static_cast<std::size_t>(frame.Left);
+  if (at >= screen.height || left >= screen.width) return {};
+  return {at * screen.width + left,
+          std::min(static_cast<std::size_t>(frame.Width), screen.width - left)};
+}
+
 /// Writes the frame's colours where they lie on the screen; what is outside of it is lost. `row`
-/// takes the frame's width. False where the file ends early.
-bool read_frame(GifFileType* gif, const Screen& screen, std::uint8_t* row) {
+/// takes the frame's width. Returns how many rows there are before the file ends or is wrong.
+std::uint32_t read_frame(GifFileType* gif, const Screen& screen, std::uint8_t* row) {
   const GifImageDesc& frame = gif->Image;
   const auto height = static_cast<std::uint32_t>(frame.Height);
-  const std::int64_t left = frame.Left, width = frame.Width;
-  const auto shown = std::clamp<std::int64_t>(screen.size.width - left, 0, width);
   for (std::uint32_t i = 0; i < height; ++i) {
-    if (DGifGetLine(gif, row, frame.Width) != GIF_OK) return false;
-    const std::uint32_t y = frame.Interlace ? interlaced_row(i, height) : i;
-    const std::int64_t at = std::int64_t{frame.Top} + y;
-    if (at < screen.size.height && shown > 0)
-      std::memcpy(screen.indices + at * screen.size.width + left, row,
-                  static_cast<std::size_t>(shown));
+    if (DGifGetLine(gif, row, frame.Width) != GIF_OK) return i;
+    const Place place = place_of(frame, screen.size, i);
+    std::memcpy(screen.indices + place.first, row, place.count);
   }
-  return true;
+  return height;
+}
+
+/// Makes the frame's rows from the one on that came as number `i` grey, in pixels of 4 channels.
+void grey_rows(const GifImageDesc& frame, ImageSize screen, std::uint32_t i,
+               std::uint8_t* pixels) noexcept {
+  for (; i < static_cast<std::uint32_t>(frame.Height); ++i) {
+    const Place place = place_of(frame, screen, i);
+    std::memset(pixels + place.first * 4, 128, place.count * 4);
+  }
 }
 
 /// Colours of indices, 3 bytes each; those that a map lacks are grey, as without any map.
@@ -154,9 +189,13 @@ Status decode_gif(std::span<const std::byte> bytes, const ImageHeader& header,
       new (std::nothrow) std::uint8_t[static_cast<std::size_t>(gif->Image.Width) + 1]);
   if (pixels == nullptr || !row) return {Code::kExhausted, "GIF: no memory for its pixels"};
   std::memset(pixels, std::max(transparent, 0), count);
-  if (!read_frame(gif.get(), {pixels, header.size}, row.get()) && !request.allows_truncated)
+  source.shortens_blocks = request.allows_truncated;
+  const GifImageDesc& frame = gif->Image;
+  const std::uint32_t there = read_frame(gif.get(), {pixels, header.size}, row.get());
+  if (there < static_cast<std::uint32_t>(frame.Height) && !request.allows_truncated)
     return corrupt("its pixels are corrupt or end early");
   color_in_place(pixels, count, palette_of(gif.get()), transparent);
+  grey_rows(frame, header.size, there, pixels);
   return give_region({pixels, std::size_t{header.size.width} * 4, header.size.height},
                      PixelForm::kColorAlpha, request, sink);
 }

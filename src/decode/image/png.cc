@@ -1,11 +1,13 @@
 // - libpng reports errors by a longjmp, so the functions between setjmp and the library hold
-// nothing
-//   that has a destructor.
+//   nothing that has a destructor.
+// - libpng reads pixels by several KiB, and uses none of them where fewer are there. Of a file that
+//   may end early, the chunk that is cut off is given out as a shorter one.
 // - Rows are converted by libpng to 8 bits of grey or RGB, with or without alpha; the rest is ours.
 #include <png.h>
 
 #include <algorithm>
 #include <csetjmp>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -21,6 +23,8 @@ namespace {
 constexpr std::size_t kSignatureBytes = 8;
 /// Signature and IHDR with its length, name and checksum.
 constexpr std::size_t kHeaderBytes = kSignatureBytes + 25;
+/// Length and name.
+constexpr std::size_t kChunkHead = 8;
 
 std::uint32_t u32_at(std::span<const std::byte> bytes, std::size_t at) noexcept {
   std::uint32_t value = 0;
@@ -35,7 +39,6 @@ bool has_name(std::span<const std::byte> bytes, std::size_t at, std::string_view
 
 /// Of the first eXIf chunk, which may stand in front of the pixels or behind them.
 Orientation orientation_of(std::span<const std::byte> bytes) noexcept {
-  constexpr std::size_t kChunkHead = 8;
   for (std::size_t at = kSignatureBytes; at + kChunkHead <= bytes.size();) {
     const std::size_t size = u32_at(bytes, at), rest = bytes.size() - at - kChunkHead;
     if (has_name(bytes, at + 4, "IEND") || size + 4 > rest) return 1;
@@ -46,11 +49,23 @@ Orientation orientation_of(std::span<const std::byte> bytes) noexcept {
   return 1;
 }
 
+/// A chunk of pixels that the file's end cuts off; bytes.size(): there is none.
+std::size_t find_cut_pixels(std::span<const std::byte> bytes) noexcept {
+  for (std::size_t at = kSignatureBytes; at + kChunkHead <= bytes.size();) {
+    const std::size_t size = u32_at(bytes, at), rest = bytes.size() - at - kChunkHead;
+    if (size > rest) return has_name(bytes, at + 4, "IDAT") ? at : bytes.size();
+    at += kChunkHead + size + 4;
+  }
+  return bytes.size();
+}
+
 struct Job {
   png_structp png = nullptr;
   png_infop info = nullptr;
   std::span<const std::byte> bytes;
   std::size_t at = 0;
+  /// A chunk that is given out as one of the bytes that are there.
+  std::size_t shortened_at = SIZE_MAX;
   std::jmp_buf stop;
   char message[128];
 };
@@ -66,6 +81,9 @@ void read_bytes(png_structp png, png_bytep out, std::size_t count) {
   Job& job = *static_cast<Job*>(png_get_io_ptr(png));
   if (count > job.bytes.size() - job.at) png_error(png, "it ends early");
   std::memcpy(out, job.bytes.data() + job.at, count);
+  // libpng reads a chunk's head by one call.
+  if (job.at == job.shortened_at && count == kChunkHead)
+    png_save_uint_32(out, static_cast<png_uint_32>(job.bytes.size() - job.at - kChunkHead));
   job.at += count;
 }
 
@@ -212,6 +230,7 @@ Status decode_png(std::span<const std::byte> bytes, const ImageHeader& header,
                   const CodecRequest& request, RowSink& sink) {
   Job job{};
   job.bytes = bytes;
+  if (request.allows_truncated) job.shortened_at = find_cut_pixels(bytes);
   job.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &job, on_error, on_warning);
   if (job.png != nullptr) job.info = png_create_info_struct(job.png);
   CountingSink counting(sink);

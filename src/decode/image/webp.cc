@@ -1,6 +1,7 @@
 // An animation is a canvas and frames, each a still image without RIFF's head, which libwebp reads
 // as well. The first frame lies somewhere on the canvas; what it does not cover is transparent
-// black, as Pillow has it.
+// black, as Pillow has it. A frame that ends early is decoded again, by the decoder for what comes
+// over a network: the one for whole frames may give up before it has written a row.
 #include <webp/decode.h>
 
 #include <algorithm>
@@ -83,6 +84,24 @@ Result<Frame> first_frame(std::span<const std::byte> bytes, const ImageHeader& h
   return frame;
 }
 
+bool is_short(VP8StatusCode code) noexcept {
+  return code == VP8_STATUS_NOT_ENOUGH_DATA || code == VP8_STATUS_SUSPENDED;
+}
+
+/// The rows of a frame that ends early, as far as it goes; the rest is grey.
+VP8StatusCode decode_beginning(const Frame& frame, WebPDecoderConfig& config) {
+  const WebPRGBABuffer& out = config.output.u.RGBA;
+  const std::size_t channels = config.output.colorspace == MODE_RGBA ? 4 : 3;
+  for (std::size_t y = 0; y < frame.place.height; ++y)
+    std::memset(out.rgba + y * static_cast<std::size_t>(out.stride), 128,
+                frame.place.width * channels);
+  WebPIDecoder* decoder = WebPIDecode(data_of(frame.bytes), frame.bytes.size(), &config);
+  if (decoder == nullptr) return VP8_STATUS_OUT_OF_MEMORY;
+  const VP8StatusCode code = WebPIUpdate(decoder, data_of(frame.bytes), frame.bytes.size());
+  WebPIDelete(decoder);
+  return code;
+}
+
 }  // namespace
 
 bool looks_like_webp(std::span<const std::byte> bytes) noexcept {
@@ -117,22 +136,21 @@ Status decode_webp(std::span<const std::byte> bytes, const ImageHeader& header,
   const Rect& place = frame.place;
   if (place.width < header.size.width || place.height < header.size.height)
     std::memset(pixels, 0, size_bytes);
-  const std::size_t row_bytes = std::size_t{place.width} * channel_count(form);
   const std::size_t begin = place.y * stride + std::size_t{place.x} * channel_count(form);
-  for (std::size_t y = 0; request.allows_truncated && y < place.height; ++y)
-    std::memset(pixels + begin + y * stride, 128, row_bytes);
   WebPDecoderConfig config;
   WebPInitDecoderConfig(&config);
   config.output.colorspace = has_alpha ? MODE_RGBA : MODE_RGB;
   config.output.is_external_memory = 1;
-  config.output.u.RGBA = {pixels + begin, static_cast<int>(stride),
-                          stride * (place.height - 1) + row_bytes};
-  const VP8StatusCode code = WebPDecode(data_of(frame.bytes), frame.bytes.size(), &config);
+  config.output.u.RGBA = {
+      pixels + begin, static_cast<int>(stride),
+      stride * (place.height - 1) + std::size_t{place.width} * channel_count(form)};
+  VP8StatusCode code = WebPDecode(data_of(frame.bytes), frame.bytes.size(), &config);
+  if (is_short(code) && request.allows_truncated) code = decode_beginning(frame, config);
   WebPFreeDecBuffer(&config.output);
   if (code == VP8_STATUS_OUT_OF_MEMORY) return {Code::kExhausted, "WebP: no memory"};
-  const bool is_short = code == VP8_STATUS_NOT_ENOUGH_DATA || code == VP8_STATUS_SUSPENDED;
-  if (code != VP8_STATUS_OK && !(is_short && request.allows_truncated))
-    return {Code::kCorrupt, is_short ? "WebP: it ends early" : "WebP: its pixels are corrupt"};
+  if (code != VP8_STATUS_OK && !(is_short(code) && request.allows_truncated))
+    return {Code::kCorrupt,
+            is_short(code) ? "WebP: it ends early" : "WebP: its pixels are corrupt"};
   return give_region({pixels, stride, header.size.height}, form, request, sink);
 }
 
