@@ -23,7 +23,7 @@ namespace headrace::detail {
 namespace {
 
 /// Another one as soon as the same options give other pixels than before.
-constexpr int kPixelsVersion = 1;
+constexpr int kPixelsVersion = 2;
 
 bool is_random(const ImageOptions& options) noexcept {
   return options.is_crop_random || options.random_resized_crop || options.horizontal_flip > 0 ||
