@@ -11,6 +11,8 @@ namespace {
 using Kind = CellType::Kind;
 using nlohmann::json;
 
+constexpr const char* kNoElements = "MDS has no arrays without elements";
+
 std::string join_shape(std::span<const std::uint64_t> shape) {
   std::string out;
   for (const std::uint64_t dim : shape) out += (out.empty() ? "" : ",") + std::to_string(dim);
@@ -138,8 +140,7 @@ class MdsFormat final : public SampleFormat {
     }
     if (type.kind == Kind::kFlat) {
       HEADRACE_TRY_ASSIGN(const ArrayView view, type.array_of(cell));
-      if (view.data.empty())
-        return Status(Code::kInvalidArgument, "MDS has no arrays without elements");
+      if (view.data.empty()) return Status(Code::kInvalidArgument, kNoElements);
       append_shape(out, view.shape);
     }
     append_bytes(out, cell);
@@ -155,6 +156,11 @@ class MdsFormat final : public SampleFormat {
 }  // namespace
 
 Result<std::unique_ptr<SampleFormat>> make_mds_format(Columns columns, const ShardFormat& format) {
+  for (const TargetColumn& column : columns) {
+    const auto& shape = column.type.shape;
+    if (std::find(shape.begin(), shape.end(), 0) == shape.end()) continue;
+    return in_column(column, Status(Code::kInvalidArgument, kNoElements));
+  }
   // MDSWriter sorts, and readers do not care.
   std::sort(columns.begin(), columns.end(),
             [](const TargetColumn& a, const TargetColumn& b) { return a.name < b.name; });

@@ -164,11 +164,13 @@ TEST(ShardBuilder, TarKeysOfBytesNameSamplesToo) {
   spec.columns = {column("__key__", "bytes"), column("t", "str")};
   const auto builder = must_create(spec);
   const std::vector<ColumnBytes> cells = {cell("d/a"), cell("text")};
-  const std::vector<ColumnBytes> bad = {cell("d/\xff"), cell("text")};
-  const auto refused = builder->stage(bad, 7);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
-  EXPECT_NE(refused.error().message().find("sample 7"), std::string::npos);
+  for (const char* key : {"d/\xff", ""}) {
+    const std::vector<ColumnBytes> bad = {cell(key), cell("text")};
+    const auto refused = builder->stage(bad, 7);
+    ASSERT_FALSE(refused) << key;
+    EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+    EXPECT_NE(refused.error().message().find("sample 7"), std::string::npos);
+  }
   ASSERT_TRUE(builder->stage(cells, 0));
   builder->commit();
   const std::vector<std::pair<std::string, std::string>> expected = {{"d/a.t.txt", "text"}};
@@ -281,6 +283,9 @@ TEST(ShardBuilder, RefusesWhatItCannotWrite) {
   EXPECT_EQ(create_code("tfrecord", {text}, "zstd"), Code::kUnsupported);
   EXPECT_EQ(create_code("mds", {text}, "", "md4"), Code::kUnsupported);
   EXPECT_EQ(create_code("litdata", {text}, "", "sha1"), Code::kUnsupported);
+  PackColumn nothing = column("a", "ndarray:int32:2,0", "int32");
+  nothing.source.shape = {2, 0};
+  EXPECT_EQ(create_code("mds", {nothing}), Code::kInvalidArgument);
   EXPECT_EQ(create_code("webdataset", {column("a/b", "bytes")}), Code::kInvalidArgument);
   EXPECT_EQ(create_code("webdataset", {column("X", "bytes"), column("x", "bytes")}),
             Code::kInvalidArgument);

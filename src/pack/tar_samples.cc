@@ -208,6 +208,12 @@ class TarFormat final : public SampleFormat {
                              std::uint64_t number) const {
     if (key_cell_ && cells[*key_cell_].data() != nullptr) {
       std::string key = text_of(cells[*key_cell_]);
+      if (key.empty()) {
+        return Status(Code::kInvalidArgument,
+                      "__key__ of sample " + std::to_string(number) +
+                          " is empty, and readers would skip its members; leave the column out, "
+                          "then samples are numbered");
+      }
       if (!simdjson::validate_utf8(key)) {
         return Status(Code::kInvalidArgument,
                       "__key__ of sample " + std::to_string(number) +
