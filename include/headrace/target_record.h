@@ -77,7 +77,8 @@ class TargetRecord {
 
   /// Leaves the plan there, in the place of another of which nothing came yet. Errors also:
   /// kInvalidArgument (the target holds another pack, what another version of Headrace began, or
-  /// shards of unknown origin: nothing is changed).
+  /// shards of unknown origin, which of formats without an index.json is any file that may hold
+  /// samples: nothing is changed).
   Status load(const CallOptions& call) const;
   /// After load(), before and after the first shard is put: until then another plan may take the
   /// place of ours. Errors also: kChanged (it did).
@@ -138,6 +139,7 @@ class TargetRecord {
   Status refuse_plan(const std::string& found) const;
   Status refuse_foreign(const CallOptions& call) const;
   Result<std::string> first_of_a_dataset(const CallOptions& call) const;
+  Result<std::string> first_that_may_be_data(const CallOptions& call) const;
   Result<bool> is_bare(const CallOptions& call) const;
   Result<std::optional<std::vector<ShardFacts>>> read_finished(const CallOptions& call) const;
   Result<Facts> read_records(const CallOptions& call) const;

@@ -56,9 +56,11 @@ json litdata_index(json config, std::span<const ShardFacts> facts) {
 
 }  // namespace
 
+bool has_index(std::string_view format) noexcept { return format == "mds" || format == "litdata"; }
+
 std::string index_text(std::string_view format, const std::string& config_json,
                        std::span<const ShardFacts> facts) {
-  if (format != "mds" && format != "litdata") return {};
+  if (!has_index(format)) return {};
   const json config = json::parse(config_json);
   if (format == "litdata") return python_json(litdata_index(config, facts));
   json shards = json::array();

@@ -25,6 +25,7 @@
 #include "pack/index_text.h"
 #include "pack/json_text.h"
 #include "pack/shard_names.h"
+#include "shard/dataset/listing.h"
 #include "store/file/file_key.h"
 
 namespace headrace {
@@ -40,7 +41,7 @@ constexpr const char* kWork = ".hrpack/";
 constexpr const char* kRun = ".hrpack/run.json";
 constexpr const char* kRecords = ".hrpack/done/";
 constexpr const char* kIndex = "index.json";
-// What packs and other writers call their shards.
+// What packs and other writers call the shards of formats with an index.json.
 constexpr const char* kShardPrefixes[] = {"shard", "chunk-", "part-"};
 constexpr std::uint64_t kMostRecordBytes = 64 << 10;
 // Against objects that are not ours: a million shards take 300 MB.
@@ -193,11 +194,27 @@ Status TargetRecord::refuse_foreign(const CallOptions& call) const {
 /// Key of an index or a shard, whoever wrote it; empty: there is none.
 Result<std::string> TargetRecord::first_of_a_dataset(const CallOptions& call) const {
   HEADRACE_TRY_ASSIGN(Sizes found, list(kIndex, call));
+  if (found.empty() && !pack_detail::has_index(id_.format)) return first_that_may_be_data(call);
   for (const char* prefix : kShardPrefixes) {
     if (!found.empty()) break;
     HEADRACE_TRY_ASSIGN(found, list(prefix, call));
   }
   return found.empty() ? std::string() : found.begin()->first;
+}
+
+/// Key of a file that readers would take for one of the dataset, or for one of another format
+/// among its files; empty: there is none.
+Result<std::string> TargetRecord::first_that_may_be_data(const CallOptions& call) const {
+  ListRequest request;
+  do {
+    auto page = store_.list(request, call);
+    if (!page && page.error().code() == Code::kNotFound) return std::string();
+    if (!page) return std::move(page).error();
+    const detail::Candidates found = detail::sort_candidates(std::move(page->objects));
+    if (!found.data.empty()) return found.data.front().key;
+    request.continuation = std::move(page->continuation);
+  } while (!request.continuation.empty());
+  return std::string();
 }
 
 /// True while nothing came of the plan that is there.

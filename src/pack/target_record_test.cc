@@ -271,6 +271,26 @@ TEST_F(TargetRecordTest, ForeignTargetsStayAsTheyAre) {
   EXPECT_TRUE(record().load({}).ok());
 }
 
+TEST_F(TargetRecordTest, DatasetsOfAllFilesOfAFolderWantItForThemselves) {
+  for (const char* format : {"webdataset", "tfrecord", "parquet"}) {
+    const PackId id{.digest = "d1", .plan = kPlan, .format = format};
+    for (const char* name : {"index.json", "train-000.tar", "sub/train-00000-of-00001.parquet",
+                             "data.tfrecord", "data.tfrecord-00000-of-00002", "photo.jpg"}) {
+      store_ = make_store("target", {{"README.md", "x"}, {name, "x"}});
+      const Status status = TargetRecord(*store_, *pool_, id).load({});
+      EXPECT_EQ(status.code(), Code::kInvalidArgument) << format << " " << name;
+      EXPECT_NE(status.message().find(name), std::string::npos) << status.message();
+      EXPECT_EQ(contents(*store_, true).size(), 2U);
+    }
+    store_ = make_store("target", {{"README.md", "x"},
+                                   {"index.hri", "x"},
+                                   {"MANIFEST.sha256", "x"},
+                                   {"train-000.tar.idx", "x"},
+                                   {".cache/a.tar", "x"}});
+    EXPECT_TRUE(TargetRecord(*store_, *pool_, id).load({}).ok()) << format;
+  }
+}
+
 TEST_F(TargetRecordTest, APlanGivesWayUntilSomethingCameOfIt) {
   const PackId other{.digest = "d2", .plan = R"({"digest": "d2"})"};
   for (const char* name : {"index.json", "shard.00000.mds", "chunk-0-0.bin", "part-00000.parquet",

@@ -580,12 +580,20 @@ def test_the_index_of_a_write_that_broke_off_goes_before_its_shards(tmp_path: Pa
     assert not (tmp_path / "out" / "index.json").exists()
 
 
-def test_a_foreign_dataset_is_left_alone(tmp_path: Path) -> None:
+FILES_OF_OTHERS = ["index.json", "train-00000-of-00001.parquet", "train-000.tar", "data.tfrecord", "x"]
+
+
+@pytest.mark.parametrize(
+    ("format", "name"),
+    [("mds", "index.json"), ("litdata", "chunk-0-0.bin")]
+    + [(format, name) for format in ("webdataset", "tfrecord", "parquet") for name in FILES_OF_OTHERS],
+)
+def test_a_foreign_dataset_is_left_alone(tmp_path: Path, format: str, name: str) -> None:
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "index.json").write_text("{}")
-    with pytest.raises(InvalidArgumentError, match="not from a pack"):
-        prepare.write(SAMPLES, tmp_path / "out")
-    assert [p.name for p in (tmp_path / "out").iterdir()] == ["index.json"]
+    (tmp_path / "out" / name).write_text("{}")
+    with pytest.raises(InvalidArgumentError, match=f"{name}, which is not from a pack"):
+        prepare.write(SAMPLES, tmp_path / "out", format=format)
+    assert [p.name for p in (tmp_path / "out").iterdir()] == [name]
 
 
 def test_tfrecord_golden(tmp_path: Path) -> None:
