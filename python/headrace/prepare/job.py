@@ -18,6 +18,7 @@ from headrace.prepare.target import PackTarget, content_digest
 from headrace.prepare.writers import (
     HAVE_NO_EMPTY_SHARDS,
     ColumnSpec,
+    check_column_name,
     infer_columns,
     make_shards,
     writer_class,
@@ -295,6 +296,7 @@ def _native_rows(
             rows.append((column.name, "bytes", "", [], "", ""))
             continue
         target, wanted = targets[column.name] if targets is not None else (column.name, "")
+        check_column_name(target)
         encoding, index_encoding = column.encoding, ""
         if dataset.format == "webdataset" and encoding == "bytes":
             encoding = _SUFFIX_ENCODINGS.get(column.name.rpartition(".")[2], "bytes")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 import os
+import re
 import struct
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -94,21 +97,34 @@ def _array_shape(value: np.ndarray[Any, Any]) -> bytes:
     return save_shape(value.shape)
 
 
-def _little(value: Any, dtype: str) -> np.ndarray[Any, Any]:
-    """The value as an array of this type: never one that would change it."""
+def _little(value: Any, dtype: str, shape: Sequence[int] | None = None) -> np.ndarray[Any, Any]:
+    """The value as an array of this type, and of this shape unless that may be any: never one that would
+    change it."""
     array = np.asarray(value)
     if array.dtype.name != dtype:
         wider = np.can_cast(array.dtype, dtype, "safe")
         if not wider:
             raise InvalidArgumentError(f"an array of {array.dtype.name} given to a column of {dtype}")
         array = array.astype(dtype)
-    return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+    if shape is not None and array.shape != tuple(shape):
+        raise InvalidArgumentError(
+            f"an array of shape {array.shape} given to a column of shape {tuple(shape)}"
+        )
+    return np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+
+
+def _octets(value: Any) -> Any:
+    """For _native.ShardBuilder.stage(), which takes what lies in one piece as it is."""
+    if isinstance(value, str):
+        return _text(value)
+    view = memoryview(value)
+    return value if view.c_contiguous else view.tobytes()
 
 
 def _image_encoder(kind: str) -> Callable[[Any], Any]:
     def encode(value: Any) -> Any:
         if isinstance(value, (bytes, bytearray, memoryview)):
-            return value
+            return _octets(value)
         return save_pil(value) if kind == "pil" else save_image(value, kind)
 
     return encode
@@ -150,11 +166,28 @@ def _scalar_encoder(dtype: str) -> Callable[[Any], bytes]:
     return _bool_byte if dtype == "bool" else encode
 
 
+def _number_text(parse: Callable[[str], Any]) -> Callable[[Any], str]:
+    """Text that readers parse with ``parse``."""
+
+    def encode(value: Any) -> str:
+        text = str(value)
+        try:
+            parse(text)
+        except (ValueError, ArithmeticError):
+            raise InvalidArgumentError(f"{value!r:.100} is no {parse.__name__}") from None
+        return text
+
+    return encode
+
+
+_NUMBER_TEXTS = {"str_int": int, "str_float": float, "str_decimal": Decimal}
+
+
 def encoder(encoding: str) -> Callable[[Any], Any]:
     """A function from a Python value to what _native.ShardBuilder.stage() takes. Never one that changes the
     value but for rounding floats."""
     if encoding == "bytes":
-        return lambda value: value
+        return _octets
     if encoding == "str":
         return _text
     if encoding == "int":
@@ -165,44 +198,60 @@ def encoder(encoding: str) -> Callable[[Any], Any]:
         return _scalar_encoder(encoding)
     if encoding in ("jpeg", "png", "pil"):
         return _image_encoder(encoding)
-    if encoding in ("str_int", "str_float", "str_decimal"):
-        return str
+    if encoding in _NUMBER_TEXTS:
+        return _number_text(_NUMBER_TEXTS[encoding])
     if encoding == "ndarray":
-        return lambda value: (
-            bytes([TYPE_BYTES[np.asarray(value).dtype.name]])
-            + _array_shape(np.asarray(value))
-            + _little(value, np.asarray(value).dtype.name).tobytes()
-        )
+        return _any_array
     if encoding.startswith("ndarray:"):
-        return _array_encoder(encoding)
+        dtype, shape = split_array(encoding)
+        if shape is None:
+            return lambda value: _array_shape(np.asarray(value)) + _little(value, dtype).tobytes()
+        return lambda value: _little(value, dtype, shape).tobytes()
     raise UnsupportedError(f"encoding {encoding!r} is not written (pickles never are)")
 
 
-def _array_encoder(encoding: str) -> Callable[[Any], Any]:
-    dtype, shape = split_array(encoding)
-    if shape is None:
-        return lambda value: _array_shape(np.asarray(value)) + _little(value, dtype).tobytes()
+def _any_array(value: Any) -> bytes:
+    array = np.asarray(value)
+    dtype = array.dtype.name
+    if dtype not in TYPE_BYTES:
+        raise InvalidArgumentError(
+            f"an array of {dtype} given to a column of ndarray, which are of {', '.join(TYPE_BYTES)}"
+        )
+    return bytes([TYPE_BYTES[dtype]]) + _array_shape(array) + _little(array, dtype).tobytes()
 
-    def encode(value: Any) -> bytes:
-        array = _little(value, dtype)
-        if list(array.shape) != shape:
-            raise InvalidArgumentError(
-                f"an array of shape {array.shape} given to a column of shape {tuple(shape)}"
-            )
-        return array.tobytes()
 
-    return encode
+MOST_ELEMENTS = (1 << 31) - 1
+"""Of an array of a fixed shape: Arrow counts those of a list in 32 bits, and MDS the bytes of a shard."""
 
 
 def split_array(encoding: str) -> tuple[str, list[int] | None]:
     """dtype and shape of ``"ndarray:DTYPE[:d0,d1]"``."""
-    _, dtype, *rest = encoding.split(":")
-    return dtype, [int(d) for d in rest[0].split(",")] if rest and rest[0] else None
+    _, dtype, *rest = encoding.split(":", 2)
+    if not rest or not rest[0]:
+        return dtype, None
+    dimensions = [d.strip() for d in rest[0].split(",")]
+    if not all(re.fullmatch("[1-9][0-9]{0,9}", d) for d in dimensions):
+        raise InvalidArgumentError(
+            f"encoding {encoding!r:.100}: dimensions are whole numbers of at least 1, as in 'ndarray:float32:2,3'"
+        )
+    shape = [int(d) for d in dimensions]
+    if math.prod(shape) > MOST_ELEMENTS:
+        raise InvalidArgumentError(f"encoding {encoding!r:.100}: more than {MOST_ELEMENTS:,} elements")
+    return dtype, shape
 
 
-def builder_row(column: ColumnSpec, target: str | None = None) -> tuple[str, str, str, list[int], str, str]:
+def check_column_name(name: str) -> None:
+    """Raises InvalidArgumentError for a name that shards other than Parquet have no place for."""
+    if not isinstance(name, str) or not name:
+        raise InvalidArgumentError(
+            f"a column cannot be called {name!r}; rename it (in a conversion with columns=: 'NEW={name}')"
+        )
+
+
+def builder_row(column: ColumnSpec) -> tuple[str, str, str, list[int], str, str]:
     """A column of _native.ShardBuilder whose cells encoder() makes."""
     name, encoding = column
+    check_column_name(name)
     dtype, shape = "", []
     if encoding == "int":
         dtype = "int64"
@@ -212,7 +261,7 @@ def builder_row(column: ColumnSpec, target: str | None = None) -> tuple[str, str
         array_dtype, array_shape = split_array(encoding)
         if array_shape is not None:
             dtype, shape = array_dtype, array_shape
-    return name, encoding, dtype, shape, name if target is None else target, ""
+    return name, encoding, dtype, shape, name, ""
 
 
 class SampleEncoder:
@@ -239,8 +288,13 @@ class SampleEncoder:
 def parquet_cell(encoding: str) -> Callable[[Any], Any]:
     """A function from a Python value to what pyarrow takes for _type_of() that encoding."""
     encode = encoder(encoding)
-    if encoding == "bytes" or encoding in ("jpeg", "png", "pil"):
-        return lambda value: value.encode() if isinstance(value, str) else bytes(memoryview(encode(value)))
+    if encoding in ("bytes", "jpeg", "png", "pil"):
+
+        def octets(value: Any) -> bytes:
+            encoded = encode(value)
+            return encoded.encode() if isinstance(encoded, str) else bytes(memoryview(encoded))
+
+        return octets
     if encoding in _SCALARS:
         unpack = struct.Struct(_SCALARS[encoding]).unpack
         return lambda value: unpack(encode(value))[0]
@@ -249,7 +303,7 @@ def parquet_cell(encoding: str) -> Callable[[Any], Any]:
     dtype, shape = split_array(encoding)
 
     def flat(value: Any) -> np.ndarray[Any, Any]:
-        array = _little(value, dtype)
+        array = _little(value, dtype, shape)
         if array.ndim != 1 and shape is None:
             raise InvalidArgumentError(
                 "Parquet holds arrays of one dimension, or of a shape that columns= names"
@@ -266,7 +320,7 @@ class RowShards:
         import pyarrow as pa  # type: ignore[import-untyped]
 
         self._pa = pa
-        self._schema = pa.schema([(c.name, self._type_of(c.encoding)) for c in columns])
+        self._schema = pa.schema([(c.name, self._type_of(c)) for c in columns])
         self._encoder = SampleEncoder(columns, parquet_cell)
         self._codec, colon, level = (compression or "none").partition(":")
         digits = level.removeprefix("-")
@@ -278,11 +332,11 @@ class RowShards:
         self._rows: list[Mapping[str, Any]] = []
         self._bytes = 0
         # What pyarrow cannot write is said now, and not after the first samples.
-        self._file(pa.table({"x": [0]}))
+        self._file(self._schema.empty_table())
 
-    def _type_of(self, encoding: str) -> Any:
-        pa = self._pa
-        if encoding in ("str", "json", "str_int", "str_float", "str_decimal"):
+    def _type_of(self, column: ColumnSpec) -> Any:
+        pa, encoding = self._pa, column.encoding
+        if encoding in ("str", "json") or encoding in _NUMBER_TEXTS:
             return pa.string()
         if encoding == "int":
             return pa.int64()
@@ -290,12 +344,14 @@ class RowShards:
             return pa.from_numpy_dtype(np.dtype(encoding))
         if encoding.startswith("ndarray:"):
             dtype, shape = split_array(encoding)
-            return pa.list_(
-                pa.from_numpy_dtype(np.dtype(dtype)), -1 if shape is None else int(np.prod(shape))
-            )
+            try:
+                element = pa.from_numpy_dtype(np.dtype(dtype))
+            except (TypeError, pa.ArrowException) as error:
+                raise UnsupportedError(f"column {column.name!r}: arrays of {dtype}: {error}") from error
+            return pa.list_(element, -1 if shape is None else math.prod(shape))
         if encoding in ("bytes", "jpeg", "png", "pil"):
             return pa.binary()
-        raise UnsupportedError(f"encoding {encoding!r} is not written to Parquet")
+        raise UnsupportedError(f"column {column.name!r}: encoding {encoding!r} is not written to Parquet")
 
     @staticmethod
     def _size(value: Any) -> int:
@@ -331,7 +387,11 @@ class RowShards:
         return memoryview(sink.getvalue())
 
     def take(self) -> tuple[memoryview, dict[str, Any]]:
-        data = self._file(self._pa.Table.from_pylist(self._rows, schema=self._schema))
+        try:
+            table = self._pa.Table.from_pylist(self._rows, schema=self._schema)
+        except self._pa.ArrowException as error:
+            raise InvalidArgumentError(f"parquet: {error}") from error
+        data = self._file(table)
         facts = {
             "samples": len(self._rows),
             "raw_bytes": self._bytes,
@@ -394,9 +454,9 @@ class DatasetWriter:
     """Writes samples (dicts) as shards of about ``shard_bytes``; use it in a ``with`` block.
 
     The index is written at the end of the block; when the block ends with an exception there is none. A
-    target that already holds a dataset is refused, also one of ours; one that holds the beginning of a write
-    with the same options is gone over again: shards that come out the same are not sent again, shards beyond
-    the new end are removed. Of two writers on one target the one that began first ends with ChangedError.
+    target that already holds a dataset is refused, also one of ours (of formats without an index: one with any
+    file that may hold samples); one that holds the beginning of a write with the same options is gone over
+    again: shards that come out the same are not sent again, shards beyond the new end are removed. Of two writers on one target the one that began first ends with ChangedError.
 
     :param url: directory or prefix to write to.
     :param columns: encoding of each column by name: MDS names such as ``"int"``, ``"str"``, ``"json"``,
@@ -421,24 +481,20 @@ class DatasetWriter:
     ) -> None:
         self._shard_bytes = parse_bytes(shard_bytes, "shard_bytes")
         self._compression, self._hash = compression, hash
-        self._columns = (
-            None if columns is None else [ColumnSpec(name, encoding) for name, encoding in columns.items()]
-        )
+        self._columns: list[ColumnSpec] | None = None
         self._shards: Any = None
         self._facts: list[dict[str, Any]] = []
         self._unsent: tuple[dict[str, Any], Any] | None = None
         self._is_closed = False
         self._run = uuid.uuid4().hex
-        if self._columns is not None:
-            self._make_shards()
+        if columns is not None:
+            self._make_shards([ColumnSpec(name, encoding) for name, encoding in columns.items()])
         self._store = open_native(url, memory, **options)
         self._target: PackTarget | None = None
 
-    def _make_shards(self) -> None:
-        assert self._columns is not None
-        self._shards = make_shards(
-            self.format, self._columns, self._shard_bytes, self._compression, self._hash
-        )
+    def _make_shards(self, columns: list[ColumnSpec]) -> None:
+        self._shards = make_shards(self.format, columns, self._shard_bytes, self._compression, self._hash)
+        self._columns = columns
 
     def _begin(self) -> PackTarget:
         """Looks at the target, once the columns are known."""
@@ -465,9 +521,10 @@ class DatasetWriter:
         if self._is_closed:
             raise InvalidArgumentError("the writer is closed")
         self._send()
+        if not isinstance(sample, Mapping):
+            raise InvalidArgumentError(f"a sample is a dict of columns, not a {type(sample).__name__}")
         if self._columns is None:
-            self._columns = infer_columns(sample, self.format)
-            self._make_shards()
+            self._make_shards(infer_columns(sample, self.format))
         elif unknown := sample.keys() - {c.name for c in self._columns}:
             raise InvalidArgumentError(
                 f"column {min(unknown)!r} is not one of {[c.name for c in self._columns]}"
