@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace import prepare
 from headrace.base.option_names import OptionNames
 from headrace.checkpoint import Checkpointer
 from headrace.data import dataset, mixture, packed
 from headrace.loader import options as loader_options
 from headrace.loader.peer_names import LOADER_PEERS
+from headrace.prepare import conversion
 from headrace.store.store import STORE_OPTIONS
 
 FRUIT = OptionNames("Basket", {"": ["apple", "pear"], "the cellar": ["wine"]}, {"pomme": "use apple="})
@@ -69,6 +71,13 @@ CALLS: dict[str, tuple[Callable[..., Any], str, str]] = {
     "Store": (lambda url, **more: hr.Store(url, **more), "endpoint_url", "use endpoint="),
     "Mixture": (lambda url, **more: hr.Mixture({"a": url}, **more), "batchin", "did you mean batching?"),
     "pack_tokens()": (lambda url, **more: hr.pack_tokens(url, **more), "lenght", "did you mean length?"),
+    "prepare.write()": (lambda url, **more: prepare.write([], url, **more), "fmt", "use format="),
+    "prepare.convert()": (
+        lambda url, **more: prepare.convert(url, url, **more),
+        "labels",
+        "dataset_options=",
+    ),
+    "MDSWriter": (lambda url, **more: prepare.MDSWriter(url, **more), "size_limit", "use shard_bytes="),
     "Checkpointer": (lambda url, **more: Checkpointer(url, **more), "max_to_keep", "use keep="),
 }
 
@@ -81,11 +90,30 @@ def test_others_speak_of_themselves(owner: str, few_numbers: Path) -> None:
     assert advice in said
 
 
+def test_options_of_writers_are_listed() -> None:
+    said = refusal(lambda: prepare.write([], "out", zzz=1))  # type: ignore[call-arg]
+    for name in (
+        "columns",
+        "compression",
+        "format",
+        "hash",
+        "memory",
+        "shard_bytes",
+        "access_key",
+        "profile",
+    ):
+        assert f" {name}" in said
+    assert "retry_seed" not in said
+    said = refusal(lambda: prepare.MDSWriter("out", shard_byte=1))  # type: ignore[call-arg]
+    assert "did you mean shard_bytes? Its own options are columns, compression, hash, memory," in said
+
+
 TABLES = {
     "Loader": loader_options._NAMES,
     "Dataset": dataset._NAMES,
     "Mixture": mixture._NAMES,
     "pack_tokens": packed._NAMES,
+    "prepare.write()": conversion._WRITE_NAMES,
     "Store": STORE_OPTIONS,
 }
 
@@ -96,5 +124,6 @@ def test_the_options_that_are_declared_are_known(owner: str) -> None:
     declared = {
         "Loader": hr.LoaderOptions.__annotations__,
         "Store": hr.StoreOptions.__annotations__,
+        "prepare.write()": hr.StoreOptions.__annotations__,
     }.get(owner, {**hr.DatasetOptions.__annotations__, **hr.StoreOptions.__annotations__})
     assert set(declared) <= known

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from headrace.base.machine import available_cores
+from headrace.base.option_names import named_options
 from headrace.base.progress import progress_bar
 from headrace.base.units import parse_bytes
 from headrace.data.dataset import Dataset
@@ -20,6 +21,7 @@ from headrace.errors import (
 )
 from headrace.prepare import on_ray
 from headrace.prepare.job import Job, PartMaker, plan_job
+from headrace.prepare.option_names import writing_names
 from headrace.prepare.target import PackTarget
 from headrace.prepare.writers import (
     DEFAULT_SHARD_BYTES,
@@ -52,6 +54,7 @@ def write(
     **options: Unpack[StoreOptions],
 ) -> dict[str, Any]:
     """Writes the samples of an iterable; see the writer classes. Returns counts of samples, shards and bytes."""
+    _WRITE_NAMES.check(options)
     writer = writer_class(format)(
         url, columns, shard_bytes=shard_bytes, compression=compression, hash=hash, memory=memory, **options
     )
@@ -61,6 +64,9 @@ def write(
             if report is not None and count % READ_SAMPLES == 0:
                 report(count, 0, 0)
     return _summary(writer.shard_facts)
+
+
+_WRITE_NAMES = writing_names("prepare.write()", named_options(write))
 
 
 def _shard_count(facts: Iterable[Mapping[str, Any]]) -> int:
@@ -152,6 +158,7 @@ def convert(
     :param dataset_options: what to read of the source where its format leaves a choice: ``labels``,
         ``manifest`` and so on, as :class:`headrace.Dataset` takes them.
     """
+    _CONVERT_NAMES.check(options)
     size = parse_bytes(shard_bytes, "shard_bytes")
     memory_bytes = parse_bytes(memory, "memory")
     reading: dict[str, Any] = {**(dataset_options or {}), "split": _one_split(split, dataset_options or {})}
@@ -208,6 +215,15 @@ def convert(
         facts = [done[number] for number in range(job.part_count)]
         place.finish(facts, probe.config_json)
         return _summary(facts, resumed)
+
+
+_CONVERT_NAMES = writing_names(
+    "prepare.convert()",
+    named_options(convert),
+    dict.fromkeys(
+        DatasetOptions.__annotations__, "what to read of the source stands in dataset_options={...}"
+    ),
+)
 
 
 def _one_split(split: str, dataset_options: DatasetOptions) -> str:

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from headrace import _native
+from headrace.base.option_names import named_options
 from headrace.base.units import parse_bytes
 from headrace.data.mds_values import TYPE_BYTES, save_image, save_pil, save_shape
 from headrace.errors import InvalidArgumentError, UnsupportedError
+from headrace.prepare.option_names import writing_names
 from headrace.prepare.target import PackTarget, content_digest
 from headrace.store.store import StoreOptions, open_native
 
@@ -479,6 +481,7 @@ class DatasetWriter:
         memory: int | str = "256MiB",
         **options: Unpack[StoreOptions],
     ) -> None:
+        writing_names(type(self).__name__, ["columns", *named_options(DatasetWriter.__init__)]).check(options)
         self._shard_bytes = parse_bytes(shard_bytes, "shard_bytes")
         self._compression, self._hash = compression, hash
         self._columns: list[ColumnSpec] | None = None
