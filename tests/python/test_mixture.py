@@ -84,6 +84,11 @@ def test_sizes_and_temperature_make_weights(sources: dict[str, Path]) -> None:
     root = hr.Mixture(sources, temperature=2)
     counts = [s["samples_per_epoch"] for s in root.describe(global_batch=20)["sources"]]
     assert counts[0] / counts[2] == pytest.approx(6**0.5, rel=0.02)
+    # Powers of the sizes that no float holds.
+    sharp = hr.Mixture(sources, temperature=1e-320).describe(global_batch=20)
+    assert [s["samples_per_epoch"] for s in sharp["sources"]] == [sharp["samples_per_epoch"], 0, 0]
+    with pytest.raises(hr.InvalidArgumentError, match="'code' is less than 1/65536 of the sum"):
+        hr.Mixture(sources, temperature=0.001).describe(global_batch=20)
 
 
 def test_repeat_and_choose_are_exact(sources: dict[str, Path]) -> None:
@@ -371,10 +376,21 @@ def test_wrong_mixtures_say_why(sources: dict[str, Path]) -> None:
         ({"a": (web, 1)}, {"batching": "random"}, "proportional"),
         ({"a": (web, 1)}, {"schedule": [(2, {"x": 1})]}, "no source"),
         ({"a": (web, 1)}, {"schedule": [(-1, {"a": 1})]}, "global batch"),
+        ({"a": (web, 1)}, {"schedule": [3]}, "schedule: 3 is not"),
+        ({"a": (web, 1)}, {"schedule": 3}, "schedule: 3 is not"),
+        ({"a": (web, 1)}, {"schedule": {0: {"a": 1}}}, "schedule: 0 is not"),
+        ({"a": (web, 1)}, {"schedule": [(0, [1])]}, "is not .global batch"),
+        ({"a": (web, 1)}, {"schedule": [(5, {"a": 1}), (0, {"a": 2})]}, "not in order"),
+        ({"a": (web, 1)}, {"schedule": [(0, {"a": 1}), (0, {"a": 2})]}, "not in order"),
+        ({"a": (web, 1)}, {"groups": -1}, "groups=-1"),
+        ({"a": (web, 1)}, {"groups": "2"}, "groups='2'"),
     ]
     for given, arguments, message in wrong:
         with pytest.raises(hr.InvalidArgumentError, match=message):
             hr.Mixture(given, **arguments).describe()
+    for given_sources in ([web], ["a", "b"], [("a", 1)], str(web)):
+        with pytest.raises(hr.InvalidArgumentError, match="a mixture is of a dict"):
+            hr.Mixture(given_sources)  # type: ignore[arg-type]
     with pytest.raises(hr.InvalidArgumentError, match="own order"):
         open_loader(hr.Mixture(sources), order="headrace")
     with open_loader(hr.Mixture(sources)) as loader, pytest.raises(hr.InvalidArgumentError, match="negative"):

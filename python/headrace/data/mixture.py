@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace import _native
@@ -76,16 +76,20 @@ class Mixture:
         **options: Any,
     ) -> None:
         _NAMES.check(options)
+        if not isinstance(sources, Mapping):
+            raise InvalidArgumentError(
+                f"a mixture is of a dict, {{'name': (dataset, weight), ...}}, not of a {type(sources).__name__}"
+            )
         if not sources:
             raise InvalidArgumentError("a mixture needs at least one source")
         self._given = {name: _as_source(name, value) for name, value in sources.items()}
         self._arguments: dict[str, Any] = {
             "temperature": temperature,
             "batching": batching,
-            "schedule": list(schedule),
+            "schedule": _checked_schedule(schedule),
             "samples_per_epoch": samples_per_epoch,
             "columns": columns,
-            "groups": groups,
+            "groups": whole_number("groups", groups, 32),
         }
         if samples_per_epoch is not None and not whole_number("samples_per_epoch", samples_per_epoch, 48):
             raise InvalidArgumentError("samples_per_epoch=0: an epoch of no samples")
@@ -121,19 +125,16 @@ class Mixture:
                 raise InvalidArgumentError(f"temperature={temperature!r}: expected a number above 0")
             if any(weight is not None for weight in first):
                 raise InvalidArgumentError("temperature= makes weights of the sizes: give no other weights")
-            first = [size ** (1 / temperature) for size in self._sizes]
+            # Shares of the largest: powers of the sizes themselves leave the range of floats.
+            largest = max(self._sizes) or 1
+            first = [(size / largest) ** (1 / temperature) for size in self._sizes]
         elif all(weight is None for weight in first):
             first = [float(size) for size in self._sizes]
         elif any(weight is None for weight in first):
             raise InvalidArgumentError("give a weight to all sources, or to none")
-        schedule = [(0, [as_weight(name, weight) for name, weight in zip(self.names, first, strict=True)])]
-        for step, weights in self._arguments["schedule"]:
-            if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step < 1 << 40:
-                raise InvalidArgumentError(f"schedule: {step!r} is no number of a global batch")
-            if step == 0:
-                schedule = []
-            schedule.append((step, weights_list(self.names, weights)))
-        return schedule
+        begin = (0, [as_weight(name, weight) for name, weight in zip(self.names, first, strict=True)])
+        given = [(step, weights_list(self.names, weights)) for step, weights in self._arguments["schedule"]]
+        return given if given and given[0][0] == 0 else [begin, *given]
 
     @property
     def names(self) -> list[str]:
@@ -229,6 +230,19 @@ class Mixture:
 
 
 _NAMES = dataset_names("Mixture", named_options(Mixture.__init__))
+
+
+def _checked_schedule(schedule: Any) -> list[tuple[int, Mapping[str, float]]]:
+    entries = list(schedule) if isinstance(schedule, Iterable) else [schedule]
+    for entry in entries:
+        if not (isinstance(entry, Sequence) and len(entry) == 2 and isinstance(entry[1], Mapping)):
+            raise InvalidArgumentError(
+                f"schedule: {entry!r:.100} is not (global batch, {{name: weight}}); it is a list of those"
+            )
+        step = entry[0]
+        if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step < 1 << 40:
+            raise InvalidArgumentError(f"schedule: {step!r} is no number of a global batch")
+    return entries
 
 
 def _as_source(name: str, value: Any) -> MixtureSource:
