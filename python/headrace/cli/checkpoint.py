@@ -3,19 +3,17 @@ leftovers."""
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from headrace import _native
+from headrace.base.new_file import new_file
 from headrace.base.units import format_bytes
 from headrace.checkpoint.archived import explaining_archives, storage_classes_of
 from headrace.checkpoint.copying import Copying
@@ -251,16 +249,8 @@ def cat(
 
 
 def _write_npy(path: str, array: Any) -> None:
-    _native.check_replaceable(path)
-    partial = f"{path}.partial"
-    try:
-        with open(partial, "wb") as file:
-            np.save(file, array, allow_pickle=False)
-        os.replace(partial, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(partial)
-        raise
+    with new_file(path) as file:
+        np.save(file, array, allow_pickle=False)
 
 
 def _summary(array: Any) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace import _native
+from headrace.base.new_file import new_file
 from headrace.base.progress import progress_bar
 from headrace.errors import InvalidArgumentError
 from headrace.sources.formats import check_format
@@ -63,10 +63,8 @@ def _store_file(store: _native.Store, key: str, content: bytes, path: str | os.P
     if path is None:
         store.put(key, content, False)
     else:
-        _native.check_replaceable(os.fspath(path))
-        partial = Path(f"{os.fspath(path)}.partial")
-        partial.write_bytes(content)
-        partial.replace(path)
+        with new_file(path) as file:
+            file.write(content)
 
 
 def write_index(

@@ -19,6 +19,7 @@ from fsspec.registry import registry
 from fsspec.utils import stringify_path
 
 from headrace import _native
+from headrace.base.new_file import new_file
 from headrace.base.units import parse_bytes
 from headrace.errors import ChangedError, InvalidArgumentError, NotFoundError, UnsupportedError
 from headrace.fsspec import listing
@@ -364,16 +365,8 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         if self.isdir(rpath):
             os.makedirs(lpath, exist_ok=True)
             return
-        _native.check_replaceable(os.fspath(lpath))
-        part = f"{lpath}.{os.urandom(6).hex()}.part"
-        try:
-            with open(part, "xb") as file:
-                self._get_into(rpath, file, callback)
-            os.replace(part, lpath)
-        except BaseException:
-            if os.path.exists(part):
-                os.unlink(part)
-            raise
+        with new_file(lpath) as file:
+            self._get_into(rpath, file, callback)
 
     def _get_into(self, rpath: str, file: Any, callback: Any) -> None:
         with self.open(rpath, "rb") as source:
