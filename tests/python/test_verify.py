@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import random
 import re
@@ -14,6 +15,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import headrace as hr
@@ -295,6 +297,39 @@ def test_diff_of_equal_and_unequal_sets(tmp_path: Path, rows: list[dict[str, Any
         assert (keyed.only_a, keyed.only_b, keyed.different) == (1, 0, 2)
     assert run("diff", str(tmp_path / "a"), str(tmp_path / "b")).returncode == 0
     assert run("diff", str(tmp_path / "a"), str(tmp_path / "c")).returncode == 1
+
+
+def test_diff_opens_urls(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    write_mds(tmp_path / "a", rows)
+    write_mds(tmp_path / "d", rows[::-1])
+    assert hr.diff(tmp_path / "a", str(tmp_path / "d"), key="id").ok
+    with hr.Dataset(tmp_path / "a") as opened:
+        assert hr.diff(opened, tmp_path / "a").ok
+        assert opened[0], "one that was open stays open"
+    with pytest.raises(hr.errors.NotFoundError):
+        hr.diff(tmp_path / "a", tmp_path / "none")
+
+
+KEYS = [
+    ("json", [[1, 2], {"a": [1, {"b": None}]}, {"a": 1}, "x", 1.5, math.nan, [math.nan]]),
+    ("float64", [0.5, math.nan, math.inf]),
+    ("float32", [0.5, math.nan, math.inf]),
+    ("ndarray:float32", [np.array([0.5, math.nan], np.float32), np.array([0.5], np.float32)]),
+]
+
+
+@pytest.mark.parametrize(("encoding", "keys"), KEYS)
+def test_diff_pairs_by_keys_of_any_kind(tmp_path: Path, encoding: str, keys: list[Any]) -> None:
+    rows = [{"key": key, "x": position} for position, key in enumerate(keys)]
+    columns = {"key": encoding, "x": "int"}
+    for name, written in (("a", rows), ("b", rows[::-1]), ("twice", [*rows, rows[-1]])):
+        prepare.write(written, tmp_path / name, columns=columns)
+    report = hr.diff(tmp_path / "a", tmp_path / "b", key="key")
+    assert report.ok
+    assert report.equal == len(keys)
+    for pair in (("a", "twice"), ("twice", "a")):
+        with pytest.raises(hr.errors.InvalidArgumentError, match="a key must come once"):
+            hr.diff(*(tmp_path / name for name in pair), key="key")
 
 
 def test_verify_says_what_it_compares(tmp_path: Path, rows: list[dict[str, Any]]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -376,14 +377,28 @@ _CHUNK = 512
 
 
 def diff(
-    a: Dataset, b: Dataset, *, key: str | None = None, columns: list[str] | None = None, most: int = 100
+    a: Dataset | str | os.PathLike[str],
+    b: Dataset | str | os.PathLike[str],
+    *,
+    key: str | None = None,
+    columns: list[str] | None = None,
+    most: int = 100,
 ) -> DiffReport:
-    """Compares two datasets, of any formats, sample by sample.
+    """Compares two datasets, of any formats, sample by sample. They may be open, with options of their own, or
+    URLs.
 
     :param key: column whose values pair the samples (each must come once); default: samples pair by position.
     :param columns: columns to compare; default: those of both.
     :param most: differences to keep; all are counted.
     """
+    with ExitStack() as opened:
+        left, right = (
+            given if isinstance(given, Dataset) else opened.enter_context(Dataset(given)) for given in (a, b)
+        )
+        return _diff_open(left, right, key, columns, most)
+
+
+def _diff_open(a: Dataset, b: Dataset, key: str | None, columns: list[str] | None, most: int) -> DiffReport:
     report = DiffReport()
     names_a, names_b = list(a.schema), list(b.schema)
     if columns is None:
@@ -410,22 +425,24 @@ def _pairs_by_position(a: Dataset, b: Dataset, report: DiffReport) -> Iterator[t
 
 
 def _pairs_by_key(a: Dataset, b: Dataset, key: str, report: DiffReport) -> Iterator[tuple[int, int]]:
-    places: dict[Any, int] = {}
+    places: dict[Hashable, int] = {}
     for position, value in _column(b, key):
-        if value in places:
+        known = _comparable(key, value)
+        if known in places:
             raise InvalidArgumentError(
-                f"{b.url}: {key}={value!r} at {places[value]} and {position}: a key must come once"
+                f"{b.url}: {key}={value!r} at {places[known]} and {position}: a key must come once"
             )
-        places[value] = position
+        places[known] = position
     seen = 0
-    taken: set[Any] = set()
+    taken: set[Hashable] = set()
     for position, value in _column(a, key):
-        if value in taken:
+        known = _comparable(key, value)
+        if known in taken:
             raise InvalidArgumentError(
                 f"{a.url}: {key}={value!r} comes twice, the second time at {position}: a key must come once"
             )
-        taken.add(value)
-        partner = places.get(value)
+        taken.add(known)
+        partner = places.get(known)
         if partner is None:
             report.only_a += 1
         else:
@@ -438,8 +455,26 @@ def _column(dataset: Dataset, name: str) -> Iterator[tuple[int, Any]]:
     for start in range(0, len(dataset), _CHUNK):
         positions = range(start, min(start + _CHUNK, len(dataset)))
         for position, sample in zip(positions, dataset.read(positions, columns=[name]), strict=True):
-            value = sample[name]
-            yield position, value.tobytes() if isinstance(value, np.ndarray) else value
+            yield position, sample[name]
+
+
+def _comparable(column: str, value: Any) -> Hashable:
+    """A key of dicts: the same for values that equal_values() says are equal."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, float | np.floating) and math.isnan(value):
+        return math.nan  # One object: dicts look for that before they compare.
+    if isinstance(value, list | tuple):
+        return tuple(_comparable(column, item) for item in value)
+    if isinstance(value, dict):
+        return frozenset((name, _comparable(column, item)) for name, item in value.items())
+    try:
+        hash(value)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"key column {column!r}: samples are not paired by a {type(value).__name__}"
+        ) from None
+    return value  # type: ignore[no-any-return]
 
 
 def _compare_chunk(
