@@ -117,6 +117,8 @@ def _little(value: Any, dtype: str, shape: Sequence[int] | None = None) -> np.nd
 
 def _octets(value: Any) -> Any:
     """For _native.ShardBuilder.stage(), which takes what lies in one piece as it is."""
+    if isinstance(value, (bytes, bytearray)):
+        return value
     if isinstance(value, str):
         return _text(value)
     view = memoryview(value)
