@@ -6,10 +6,6 @@
 namespace headrace {
 namespace {
 
-std::chrono::milliseconds to_milliseconds(nb::handle seconds) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(nb::cast<double>(seconds) * 1e3));
-}
-
 OptionTable<MemcachedOptions> make_memcached_table() {
   return {
       {"nodes",
@@ -19,7 +15,7 @@ OptionTable<MemcachedOptions> make_memcached_table() {
       {"item_size", plain(&MemcachedOptions::item_bytes)},
       {"connections", plain(&MemcachedOptions::read_connections)},
       {"timeout", [](MemcachedOptions& options,
-                     nb::handle value) { options.timeout = to_milliseconds(value); }},
+                     nb::handle value) { options.timeout = seconds_of("timeout", value); }},
   };
 }
 
@@ -37,7 +33,7 @@ HotStoreOptions parse_hot_store(const nb::dict& fields) {
                                       nb::cast<nb::dict>(fields["options"]));
   options.environment =
       make_environment(nb::cast<std::map<std::string, std::string>>(fields["environment"]));
-  if (fields.contains("timeout")) options.timeout = to_milliseconds(fields["timeout"]);
+  if (fields.contains("timeout")) options.timeout = seconds_of("timeout", fields["timeout"]);
   return options;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 /// \file
 /// Options of the engine from the keyword arguments of Python: which field each name sets.
+#include <algorithm>
+#include <chrono>
 #include <functional>
 #include <initializer_list>
 #include <map>
@@ -36,7 +38,8 @@ class OptionTable {
       try {
         found->second(options, value);
       } catch (const nb::cast_error&) {
-        raise(Status(Code::kInvalidArgument, name + ": a value of the wrong kind"));
+        const auto shown = nb::cast<std::string>(nb::repr(value)).substr(0, 200);
+        raise(Status(Code::kInvalidArgument, name + "=" + shown + ": a value of the wrong kind"));
       }
     }
   }
@@ -44,6 +47,18 @@ class OptionTable {
  private:
   std::map<std::string, Setter> rows_;
 };
+
+/// Seconds as a span of time. Raises InvalidArgumentError unless they are above 0 and at most a
+/// year.
+inline std::chrono::milliseconds seconds_of(const std::string& name, nb::handle value) {
+  const auto seconds = nb::cast<double>(value);
+  if (!(seconds > 0 && seconds <= 365 * 86400.0)) {
+    raise(Status(Code::kInvalidArgument, name + "=" + nb::cast<std::string>(nb::repr(value)) +
+                                             ": expected seconds above 0, at most a year"));
+  }
+  return std::max(std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3)),
+                  std::chrono::milliseconds(1));
+}
 
 /// Of a field that takes the value as it is.
 template <class Options, class T>

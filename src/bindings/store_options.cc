@@ -11,12 +11,6 @@
 namespace headrace {
 namespace {
 
-std::chrono::milliseconds to_milliseconds(nb::handle seconds) {
-  // A day is longer than any sensible timeout and far from overflow.
-  return std::chrono::milliseconds(
-      static_cast<std::int64_t>(std::clamp(nb::cast<double>(seconds), 0.001, 86400.0) * 1e3));
-}
-
 PollerKind parse_poller(const std::string& name) {
   return by_name<PollerKind>(
       "poller", name,
@@ -38,9 +32,11 @@ double parse_fraction(nb::handle value) {
   return fraction;
 }
 
-OptionTable<StoreOptions>::Setter seconds(std::chrono::milliseconds StoreOptions::*field) {
-  return
-      [field](StoreOptions& options, nb::handle value) { options.*field = to_milliseconds(value); };
+std::pair<const std::string, OptionTable<StoreOptions>::Setter> seconds(
+    const std::string& name, std::chrono::milliseconds StoreOptions::*field) {
+  return {name, [name, field](StoreOptions& options, nb::handle value) {
+            options.*field = seconds_of(name, value);
+          }};
 }
 
 OptionTable<StoreOptions> make_table() {
@@ -57,10 +53,10 @@ OptionTable<StoreOptions> make_table() {
       {"hedge_fraction", [](StoreOptions& options,
                             nb::handle value) { options.hedge_fraction = parse_fraction(value); }},
       {"control_directory", plain(&StoreOptions::control_directory)},
-      {"timeout", seconds(&StoreOptions::default_timeout)},
-      {"connect_timeout", seconds(&StoreOptions::connect_timeout)},
-      {"first_byte_timeout", seconds(&StoreOptions::first_byte_timeout)},
-      {"progress_timeout", seconds(&StoreOptions::progress_timeout)},
+      seconds("timeout", &StoreOptions::default_timeout),
+      seconds("connect_timeout", &StoreOptions::connect_timeout),
+      seconds("first_byte_timeout", &StoreOptions::first_byte_timeout),
+      seconds("progress_timeout", &StoreOptions::progress_timeout),
       {"max_attempts", plain(&StoreOptions::max_attempts)},
       {"retry_seed", plain(&StoreOptions::retry_seed)},
       {"verify_checksums", plain(&StoreOptions::verify_checksums)},

@@ -58,6 +58,45 @@ def test_no_default_reads_as_its_opposite_and_all_options_have_help(cli: Any) ->
     assert seen > 100
 
 
+def test_help_cuts_nothing_off_and_shows_no_value_of_flags(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = {path for path, _ in _options(typer.main.get_command(app))}
+    assert len(commands) > 40
+    for path in commands:
+        lines = cli(*path, "--help").out.splitlines()
+        assert not [line for line in lines if "\u2026" in line], path
+        assert not [line for line in lines if "<bool>" in line and "--help" not in line], path
+
+
+def test_options_of_other_clients_are_understood(cli: Any, s3: simulator.Server, logs: Path) -> None:
+    for words in (
+        ("presign", "--expires-in", "60s", "--endpoint-url", s3.endpoint, "s3://b/logs/1.txt"),
+        ("cp", "--dryrun", "-r", "s3://b/logs", "/tmp/nowhere"),
+        ("stat", f"--endpoint-url={s3.endpoint}", "--no-verify-ssl", "s3://b/logs/1.txt"),
+        ("cache", "warm", "--endpoint-url", s3.endpoint, "--help"),
+    ):
+        assert cli(*words).code == 0, words
+
+
+def test_too_few_words_are_wrong_usage(cli: Any) -> None:
+    for words in (("mv", "x"), ("cp", "x"), ("mv",), ("cp",)):
+        done = cli(*words)
+        assert (done.code, "internal" in done.err) == (2, False), (words, done.err)
+
+
+def test_a_folder_is_told_from_what_is_missing(
+    cli: Any, s3: simulator.Server, logs: Path, tmp_path: Path
+) -> None:
+    for words, answer in (
+        (("cp", "s3://b/logs", str(tmp_path)), "add -r"),
+        (("mv", "s3://b/logs/deep", str(tmp_path)), "add -r"),
+        (("stat", "s3://b/logs"), "headrace ls s3://b/logs/"),
+        (("cp", "s3://b/log", str(tmp_path)), "no such object"),
+    ):
+        done = cli(*words)
+        assert (done.code, answer in done.err, "folder" in done.err) == (1, True, "such" not in answer), done
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_output_in_any_encoding(encoding: str, tmp_path: Path) -> None:
     data = tmp_path / "data"

@@ -49,12 +49,14 @@ def format_bytes(count: float) -> str:
     return f"{count:,.1f} TiB"
 
 
-def whole_number(label: str, value: Any, bits: int) -> int:
-    """``value``, which must be a whole number of so many bits; ``label`` is the argument to blame."""
+def whole_number(label: str, value: Any, bits: int, *, least: int = 0, most: int | None = None) -> int:
+    """``value``, which must be a whole number of so many bits, and within the bounds; ``label`` is the argument to
+    blame."""
     if (
         isinstance(value, bool)
         or not hasattr(value, "__index__")
-        or not 0 <= operator.index(value) < 1 << bits
+        or not least <= operator.index(value) < min(1 << bits, (1 << bits if most is None else most) + 1)
     ):
-        raise InvalidArgumentError(f"{label}={value!r}: expected a whole number from 0 to 2**{bits} - 1")
+        end = f"2**{bits} - 1" if most is None else f"{most:,}"
+        raise InvalidArgumentError(f"{label}={value!r}: expected a whole number from {least} to {end}")
     return operator.index(value)

@@ -12,7 +12,7 @@ from typing import Any
 from headrace import _native
 from headrace.base.live import Closing
 from headrace.cli.declare import Where
-from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError
+from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError, NotFoundError
 from headrace.store.repositories import split_repository
 from headrace.store.settings import ObjectSettings
 from headrace.store.store import Store
@@ -68,6 +68,17 @@ def fail(message: str) -> int:
     """The same, of a failure; returns the exit code."""
     note(message)
     return 1
+
+
+def refuse_folder(store: Store, key: str, missing: NotFoundError, advice: str) -> None:
+    """Raises a NotFoundError with the advice where what is missing is the folder of others."""
+    below = key.rstrip("/") + "/"
+    try:
+        found = next(iter(store.list(below, recursive=False)), None)
+    except HeadraceError:
+        return
+    if found is not None:
+        raise NotFoundError(f"{store.url}/{key} is no object but a folder: {advice}") from missing
 
 
 def confirm(question: str) -> None:

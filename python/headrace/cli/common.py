@@ -24,6 +24,8 @@ from headrace.cli.base import (
     shown,
     split_url,
 )
+from headrace.cli.declare import without_aliases
+from headrace.cli.library import click_command
 
 __all__ = [
     "CANCELLED",
@@ -97,7 +99,9 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
 
     def call() -> int:
         try:
-            result = app(args=arguments, prog_name="headrace", standalone_mode=False)
+            result = click_command(app)(
+                args=without_aliases(arguments), prog_name="headrace", standalone_mode=False
+            )
             return result if isinstance(result, int) else 0
         except typer.Abort:
             return CANCELLED

@@ -8,7 +8,7 @@ import, is told by ``library.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = [
     "option",
     "option_sets",
     "parameters",
+    "without_aliases",
 ]
 
 
@@ -45,6 +46,8 @@ class Option(NamedTuple):
     """Of a number."""
     panel: str | None
     """Under which heading the help shows it."""
+    aliases: tuple[str, ...]
+    """Its names in other clients: understood, and not shown, for they would leave the help no room."""
 
 
 class Argument(NamedTuple):
@@ -61,8 +64,23 @@ def option(
     metavar: str | None = None,
     least: float | None = None,
     panel: str | None = None,
+    aliases: tuple[str, ...] = (),
 ) -> Option:
-    return Option(flags, help, metavar, least, panel)
+    _ALIASES.update(dict.fromkeys(aliases, flags[0]))
+    return Option(flags, help, metavar, least, panel, aliases)
+
+
+_ALIASES: dict[str, str] = {}
+
+
+def without_aliases(words: Sequence[str]) -> list[str]:
+    """A command line whose options have the names that the help shows."""
+    end = words.index("--") if "--" in words else len(words)
+    found = []
+    for word in words[:end]:
+        name, equals, value = word.partition("=")
+        found.append(_ALIASES.get(name, name) + equals + value)
+    return [*found, *words[end:]]
 
 
 def argument(metavar: str, help: str, least: int = 1) -> Argument:
@@ -145,10 +163,10 @@ class Endpoint(OptionSet):
         str | None,
         option(
             "--endpoint",
-            "--endpoint-url",
             metavar="URL",
             help="S3 endpoint, such as http://127.0.0.1:9000.",
             panel="Store",
+            aliases=("--endpoint-url",),
         ),
     ] = None
     region: Annotated[str | None, option("--region", help="Region, such as eu-central-1.", panel="Store")] = (
@@ -158,9 +176,9 @@ class Endpoint(OptionSet):
         bool,
         option(
             "--anonymous",
-            "--no-sign-request",
             help="Send requests unsigned, for public buckets.",
             panel="Store",
+            aliases=("--no-sign-request",),
         ),
     ] = False
     ca_bundle: Annotated[
@@ -176,9 +194,9 @@ class Endpoint(OptionSet):
         bool,
         option(
             "--no-verify-tls",
-            "--no-verify-ssl",
             help="Accept any certificate: for tests against throw-away servers.",
             panel="Store",
+            aliases=("--no-verify-ssl",),
         ),
     ] = True
 
@@ -316,4 +334,6 @@ class Names(OptionSet):
 
 Memory = Annotated[str, option("--memory", help="Limit of the memory for data.", panel="Store")]
 Json = Annotated[bool, option("--json", help="Print JSON on stdout instead of text.")]
-DryRun = Annotated[bool, option("--dry-run", "--dryrun", help="Say what would be done; change nothing.")]
+DryRun = Annotated[
+    bool, option("--dry-run", help="Say what would be done; change nothing.", aliases=("--dryrun",))
+]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from headrace.cli.declare import Argument, Option, Parameter, call, option_sets, parameters
+from headrace.cli.declare import Argument, Parameter, call, option_sets, parameters
 
 __all__ = ["add", "click_command"]
 
@@ -19,16 +19,24 @@ def add(app: typer.Typer, function: Callable[..., Any], name: str | None = None)
     declared = {row.name: row for row in parameters(function)}
     sets = option_sets(function)
     rows: list[inspect.Parameter] = []
+    shared = [each for kind in sets.values() for each in parameters(kind)]
+    inverted = {each.name for each in (*declared.values(), *shared) if each.default is True}
     for row in signature.parameters.values():
         if row.name in sets:
             rows += [_parameter(each) for each in parameters(sets[row.name])]
         elif row.name in declared:
-            rows.append(row.replace(annotation=_annotation(declared[row.name])))
+            rows.append(
+                row.replace(annotation=_annotation(declared[row.name]), default=_default(row.default))
+            )
         else:
             rows.append(row)
 
     def command(**given: Any) -> Any:
-        return call(function, [], given)
+        for row in declared.values():
+            words = given.get(row.name)
+            if isinstance(row.given, Argument) and isinstance(words, list) and len(words) < row.given.least:
+                raise typer.BadParameter(f"expected {row.given.metavar}")
+        return call(function, [], {**given, **{name: not given[name] for name in inverted & given.keys()}})
 
     command.__signature__ = signature.replace(parameters=rows)  # type: ignore[attr-defined]
     command.__annotations__ = {row.name: row.annotation for row in rows}
@@ -38,13 +46,24 @@ def add(app: typer.Typer, function: Callable[..., Any], name: str | None = None)
 
 def click_command(app: typer.Typer) -> Any:
     """The app's commands as objects with names and parameters."""
-    return typer.main.get_command(app)
+    command = typer.main.get_command(app)
+    _hide_kind_of_flags(command)
+    return command
+
+
+def _hide_kind_of_flags(command: Any) -> None:
+    """The library's help says <bool>, as if a flag took a value."""
+    for parameter in command.params:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    for each in getattr(command, "commands", {}).values():
+        _hide_kind_of_flags(each)
 
 
 def _parameter(row: Parameter) -> inspect.Parameter:
     """One that a set declares."""
     return inspect.Parameter(
-        row.name, inspect.Parameter.KEYWORD_ONLY, default=row.default, annotation=_annotation(row)
+        row.name, inspect.Parameter.KEYWORD_ONLY, default=_default(row.default), annotation=_annotation(row)
     )
 
 
@@ -55,17 +74,15 @@ def _annotation(row: Parameter) -> Any:
     return Annotated[
         base,
         typer.Option(
-            *_flags(given, row.default),
+            *given.flags,
             help=given.help,
             metavar=given.metavar,
             min=given.least,
-            # Of a flag that turns something off it would say the opposite.
-            show_default=row.default is not True,
             rich_help_panel=given.panel,
         ),
     ]
 
 
-def _flags(given: Option, default: Any) -> tuple[str, ...]:
-    # "on/off", where what turns it on is left out.
-    return tuple(f" /{flag}" for flag in given.flags) if default is True else given.flags
+def _default(value: Any) -> Any:
+    """A flag that turns something off is one like others to the library, else its help has a column more."""
+    return False if value is True else value

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from headrace import _native
 from headrace.base.units import format_bytes
-from headrace.cli.base import Stores, fail, print_json, shown, split_url
+from headrace.cli.base import Stores, fail, print_json, refuse_folder, shown, split_url
 from headrace.cli.declare import Json, Names, Where, argument, option
 from headrace.cli.find import find, has_pattern, need_key
 from headrace.errors import NotFoundError
@@ -70,7 +70,7 @@ def list_objects(
     * `headrace ls 's3://bucket/train/shard-{0,1}*.tar'` — by pattern: `*` and `?` stay in one directory, `**`
       does not
 
-    * `headrace ls -r --full-url --exclude '*.tmp' s3://bucket/train` — URLs, one a line's end
+    * `headrace ls -r --full-url --exclude '*.tmp' s3://bucket/train` — a URL a line
 
     * `headrace ls -rs /data/shards` — count and bytes of a local tree
     """
@@ -186,7 +186,11 @@ def stat(
     """
     with Stores(where) as stores:
         store, key = stores.split(url)
-        info = store.head(need_key(url, key))
+        try:
+            info = store.head(need_key(url, key))
+        except NotFoundError as error:
+            refuse_folder(store, key, error, f"`headrace ls {url}/` lists it")
+            raise
     if json:
         print_json(_as_json(info))
     else:

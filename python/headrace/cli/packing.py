@@ -78,7 +78,7 @@ def pack(
     ] = "",
     columns: Annotated[
         str | None,
-        option("--columns", metavar="LIST", help="TARGET[=SOURCE][:ENCODING],...; default all."),
+        option("--columns", metavar="LIST", help="TARGET[=SOURCE][:ENCODING], several with commas; default all."),
     ] = None,
     map: Annotated[
         str,

@@ -13,7 +13,7 @@ from typing import Any
 from headrace.cli import listing, packing, reading, remove, transfer
 from headrace.cli.base import guard
 from headrace.cli.complete import completion
-from headrace.cli.declare import Argument, Option, Parameter, call, parameters
+from headrace.cli.declare import Argument, Option, Parameter, call, parameters, without_aliases
 from headrace.cli.run_file import run_file
 
 COMMANDS: dict[str, Callable[..., int]] = {
@@ -44,7 +44,7 @@ def parse(arguments: list[str]) -> tuple[Callable[..., int], list[Any], dict[str
     flags = {flag: row for row in declared if isinstance(row.given, Option) for flag in row.given.flags}
     words: list[str] = []
     options: dict[str, Any] = {}
-    rest = iter(arguments[1:])
+    rest = iter(without_aliases(arguments[1:]))
     try:
         for word in rest:
             if word.startswith("-") and word != "-":

@@ -95,10 +95,9 @@ def presign(
         str,
         option(
             "--expires",
-            "--expires-in",
-            "--expire",
             metavar="TIME",
             help="For how long, such as 90s, 15m, 12h, 7d.",
+            aliases=("--expires-in", "--expire"),
         ),
     ] = "1h",
     method: Annotated[str, option("--method", metavar="GET|PUT", help="What its bearer may do.")] = "GET",

@@ -9,11 +9,20 @@ from typing import Any, NamedTuple
 from headrace import _native
 from headrace.base.units import format_bytes
 from headrace.cli.bar import Bar
-from headrace.cli.base import CANCELLED, fail, print_json, reader_left, shown, stop_if_asked, together
+from headrace.cli.base import (
+    CANCELLED,
+    fail,
+    print_json,
+    reader_left,
+    refuse_folder,
+    shown,
+    stop_if_asked,
+    together,
+)
 from headrace.cli.dead_links import LEADS_NOWHERE, dead_links
 from headrace.cli.moving import Arrived, check_moves
 from headrace.cli.plan import Job
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, NotFoundError
 
 SHOWN_FAILURES = 50
 
@@ -125,6 +134,12 @@ def _run_job(job: Job, settings: Settings, totals: Totals) -> None:
     try:
         native.run(watch.tick)
         has_ended = True
+    except NotFoundError as error:
+        totals.failures.clear()
+        for key, _, is_tree, _, _ in job.tasks:
+            if not is_tree:
+                refuse_folder(job.source, key, error, "to copy everything below it add -r")
+        raise
     except HeadraceError:
         # It gave up; what failed before says the same.
         totals.failures.clear()

@@ -164,8 +164,6 @@ def cp(
     * `tar c ./src | headrace cp - s3://bucket/src.tar`
     """
     *sources, target = urls
-    if not sources:
-        raise InvalidArgumentError("cp needs a source and a target: headrace cp SRC... DST")
     shape = Shape(recursive, transfer.raw, len(sources) > 1, flatten)
     if version_id and (recursive or shape.many or shape.pattern(sources[0]) is not None):
         raise InvalidArgumentError("--version-id is that of one object: give one SRC, without -r or pattern")

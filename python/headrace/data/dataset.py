@@ -16,7 +16,7 @@ from headrace.errors import ChangedError, InvalidArgumentError
 from headrace.sources.concat import open_source
 from headrace.sources.filling import check_cache_mode, copy_to_cache, without_cache
 from headrace.sources.opening import default_index_cache
-from headrace.sources.options import dataset_names, given_columns
+from headrace.sources.options import column_names, dataset_names, given_columns
 from headrace.sources.source import Source
 from headrace.sources.url import UrlSource
 
@@ -45,8 +45,10 @@ class Dataset(live.Closing):
         less for datasets below 8 GiB (a 1024th of them, at least 1 MiB).
     :param index_cache: directory for indexes built on first use; ``""`` keeps none. Default:
         ``$HEADRACE_INDEX_CACHE``, else ``~/.cache/headrace/index``.
-    :param columns: tables: names of the columns to read, default all; the bytes of others are not fetched. A list
-        of datasets: those that must be equal in all; others are left out where they differ.
+    :param columns: tables, CSV, JSON lines, TFRecord, numpy: names of the columns to read, default all; of Parquet,
+        Lance and Arrow the bytes of others are not fetched. For formats whose samples are read whole it is an error:
+        ``read(columns=)`` and the Loader choose there. A list of datasets: those that must be equal in all;
+        others are left out where they differ.
     :param cache_mode: ``"copy"`` fetches the whole dataset into ``cache=`` first, ``"none"`` keeps nothing there.
     :param options: ``keys``, ``labels``, ``manifest``, ``split``, ``allow_unsafe``, ``tokens_per_sample``,
         ``token_dtype``, ``password``, ``password_salt``, ``lenient``, ``on_broken_shard``, ``index_workers``; and how to reach the
@@ -81,6 +83,11 @@ class Dataset(live.Closing):
         if cache_mode == "none":
             options = without_cache(options)
         source = open_source(url, memory=memory, **options)
+        try:
+            _check_columns(source, column_names(options.get("columns")))
+        except InvalidArgumentError:
+            source.close()
+            raise
         if cache_mode == "copy":
             try:
                 copy_to_cache(source, memory)
@@ -112,6 +119,7 @@ class Dataset(live.Closing):
 
     @property
     def url(self) -> str:
+        """Of the folder that its objects lie in, also where one object or a pattern was opened."""
         return self._native.url
 
     @property
@@ -137,6 +145,7 @@ class Dataset(live.Closing):
 
     @property
     def shards(self) -> Sequence[Shard]:
+        """Its objects, in the order of their samples. A row is made when it is asked for."""
         return Table(self._native.shard_count, lambda i: Shard(*self._native.shard(i)))
 
     @property
@@ -152,6 +161,7 @@ class Dataset(live.Closing):
 
     @property
     def blocks(self) -> Sequence[Block]:
+        """What is read and shuffled as one: parts of shards, in order. A row is made when it is asked for."""
         return Table(self._native.block_count, lambda i: Block(*self._native.block(i)))
 
     @property
@@ -221,6 +231,20 @@ class Dataset(live.Closing):
             return "Dataset(closed)"
         return live.describe(
             self, lambda: f"Dataset({self.url!r}, format={self.format!r}, samples={len(self)})"
+        )
+
+
+def _check_columns(source: Source, wanted: Sequence[str]) -> None:
+    """What only some formats leave out while reading is not asked of the others in vain."""
+    there = [row[0] for row in source.native.columns()]
+    if unknown := [name for name in wanted if name not in there]:
+        raise InvalidArgumentError(
+            f"{source.native.url} has no column {unknown[0]!r}; its columns are {', '.join(there)}"
+        )
+    if wanted and set(wanted) != set(there):
+        raise InvalidArgumentError(
+            f"{source.native.url}: columns= of a Dataset chooses what is read of tables, and samples of "
+            f"{source.native.format} are read whole: give columns= to read() or to the Loader"
         )
 
 

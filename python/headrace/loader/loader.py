@@ -485,6 +485,11 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         ``StreamingDataset``. Raises InvalidArgumentError, and changes nothing, when the state belongs to
         another dataset, order or seed.
         """
+        if not isinstance(state, Mapping):
+            how = " (json.loads() makes one of its text)" if isinstance(state, str | bytes) else ""
+            raise InvalidArgumentError(
+                f"load_state_dict() takes the dict of state_dict(), not a {type(state).__name__}{how}"
+            )
         self._recall()
         self._follow_rank()
         text = json.dumps(dict(state))

@@ -81,7 +81,11 @@ class Options(NamedTuple):
     def checked(self) -> Options:
         """With whole numbers for what is counted and the order's own seed where none is given. Raises
         InvalidArgumentError for what contradicts itself."""
-        if not 0 < self.read_timeout <= 365 * 86400:
+        for name in ("shuffle", "progress"):
+            if getattr(self, name) not in (True, False):
+                raise InvalidArgumentError(f"{name}={getattr(self, name)!r}: expected True or False")
+        is_number = isinstance(self.read_timeout, int | float) and not isinstance(self.read_timeout, bool)
+        if not is_number or not 0 < self.read_timeout <= 365 * 86400:
             raise InvalidArgumentError(
                 f"read_timeout={self.read_timeout!r}: expected seconds above 0, at most a year"
             )
@@ -99,7 +103,10 @@ class Options(NamedTuple):
             )
         _find_to_arrow(self.ragged)
         seed = orders.default_seed(self.order) if self.seed is None else self.seed
-        counts: dict[str, Any] = {name: whole_number(name, getattr(self, name), 32) for name in _COUNTS}
+        counts: dict[str, Any] = {
+            name: whole_number(name, getattr(self, name), 32, least=least, most=most)
+            for name, (least, most) in _COUNTS.items()
+        }
         columns = given_columns(self.columns)
         return self._replace(seed=whole_number("seed", seed, 64), columns=columns, **counts)
 
@@ -142,7 +149,15 @@ class Options(NamedTuple):
         )
 
 
-_COUNTS = ("batch_size", "epochs", "prefetch", "workers", "window", "lanes")
+_COUNTS: dict[str, tuple[int, int | None]] = {
+    "batch_size": (1, None),
+    "epochs": (0, None),
+    "prefetch": (1, 1024),
+    "workers": (0, 1024),
+    "window": (0, None),
+    "lanes": (0, None),
+}
+"""Least and most of each; the engine has the same bounds."""
 
 
 def loader_names(owner: str, *more: str) -> OptionNames:

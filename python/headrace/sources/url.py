@@ -18,6 +18,15 @@ from headrace.store.store import open_native
 __all__ = ["UrlSource"]
 
 
+_OF_FORMATS = {
+    "tokens_per_sample": ("tokens", "litdata"),
+    "token_dtype": ("tokens",),
+    "password": ("litdata",),
+    "password_salt": ("litdata",),
+}
+"""Options that only these formats know."""
+
+
 class UrlSource:
     """The dataset at a URL or path, with a store of its own.
 
@@ -71,11 +80,12 @@ class UrlSource:
             raise InvalidArgumentError(
                 f"{self.given_url}: where= chooses row groups of Parquet, and this is {found}: filter() chooses samples"
             )
-        tokens = [name for name in ("tokens_per_sample", "token_dtype") if self.given.get(name)]
-        if tokens and found == "raw":
-            raise InvalidArgumentError(
-                f"{self.given_url}: {tokens[0]}= is of tokens, and these are files of any kind: format='tokens' reads them so"
-            )
+        for name, formats in _OF_FORMATS.items():
+            if self.given.get(name) and found not in formats:
+                hint = ": format='tokens' reads files so" if found == "raw" and "tokens" in formats else ""
+                raise InvalidArgumentError(
+                    f"{self.given_url}: {name}= is of {' and '.join(formats)}, and this is {found}{hint}"
+                )
 
     def open_store(self, memory: int | str, parts: list[_native.Store] | None = None) -> _native.Store:
         return open_native(self.root, memory, **self.store_options)
