@@ -1,5 +1,6 @@
 #include "base/thread_pool.h"
 
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -10,7 +11,14 @@ ThreadPool::ThreadPool(std::size_t thread_count, std::size_t queue_capacity)
     : ring_(queue_capacity) {
   HEADRACE_CHECK(thread_count > 0 && queue_capacity > 0);
   threads_.reserve(thread_count);
-  for (std::size_t i = 0; i < thread_count; ++i) threads_.emplace_back([this] { run(); });
+  for (std::size_t i = 0; i < thread_count; ++i) {
+    try {
+      threads_.emplace_back([this] { run(); });
+    } catch (const std::system_error&) {
+      if (threads_.empty()) throw;
+      break;  // A limit of the system: those that there are do the work.
+    }
+  }
 }
 
 ThreadPool::~ThreadPool() {

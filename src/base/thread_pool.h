@@ -19,7 +19,8 @@ class ThreadPool {
   /// index) costs no allocation.
   using Task = std::function<void()>;
 
-  /// Starts `thread_count` (> 0) threads; at most `queue_capacity` (> 0) tasks wait.
+  /// Starts `thread_count` (> 0) threads, or as many as the system allows; at most `queue_capacity`
+  /// (> 0) tasks wait. Throws std::system_error where there can be none.
   ThreadPool(std::size_t thread_count, std::size_t queue_capacity);
   /// Finishes every task that was accepted, then joins.
   ~ThreadPool();

@@ -1,8 +1,11 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <latch>
 
 namespace headrace {
@@ -59,6 +62,30 @@ TEST(ThreadPool, TakesTasksFromManyThreads) {
   }
   EXPECT_EQ(ran.load(), accepted.load());
   EXPECT_GT(ran.load(), 0);
+}
+
+/// Addresses for some threads, and not for all.
+void limit_addresses(std::uint64_t more_bytes) {
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t most = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) + more_bytes;
+  const rlimit limit{.rlim_cur = most, .rlim_max = most};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+TEST(ThreadPoolDeathTest, WorksWithAsManyThreadsAsTheSystemAllows) {
+  const auto run = [] {
+    limit_addresses(std::uint64_t{400} << 20);
+    std::atomic<int> ran{0};
+    std::size_t threads = 0;
+    {
+      ThreadPool pool(200, 100);
+      threads = pool.thread_count();
+      for (int i = 0; i < 100; ++i) pool.submit([&ran] { ran.fetch_add(1); });
+    }
+    ::_exit(threads > 0 && threads < 200 && ran.load() == 100 ? 0 : 1);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace headrace::mem {
@@ -46,9 +48,20 @@ SharedFile::~SharedFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+/// Some systems (sandboxes that imitate Linux) have memfd and no holes in it: there unmap() could
+/// not give memory back.
+bool SharedFile::open() {
+  if (is_refused_) return false;
+  fd_ = ::memfd_create("headrace-batches", MFD_CLOEXEC);
+  const auto page = static_cast<off_t>(kPageBytes);
+  is_refused_ = fd_ < 0 || ::ftruncate(fd_, page) != 0 ||
+                ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, page) != 0;
+  if (is_refused_ && fd_ >= 0) ::close(std::exchange(fd_, -1));
+  return !is_refused_;
+}
+
 bool SharedFile::add_place(std::uint32_t index) {
-  if (fd_ < 0) fd_ = ::memfd_create("headrace-batches", MFD_CLOEXEC);
-  if (fd_ < 0) return false;
+  if (fd_ < 0 && !open()) return false;
   const std::uint64_t unit = is_huge(index) ? kHugePageBytes : kPageBytes;
   const std::uint64_t begin = (end_bytes_ + unit - 1) / unit * unit;
   const std::uint64_t end = begin + class_pitch_bytes(index);

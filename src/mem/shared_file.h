@@ -37,10 +37,13 @@ class SharedFile {
     std::uint32_t index = 0;
   };
 
+  /// Makes the file; false when the system refuses.
+  bool open();
   /// Place for one more slab of the class; false when the system refuses.
   bool add_place(std::uint32_t index);
 
   int fd_ = -1;
+  bool is_refused_ = false;
   std::uint64_t end_bytes_ = 0;
   std::array<std::vector<std::uint64_t>, kClassCount> free_offsets_;
   std::array<std::size_t, kClassCount> place_counts_{};

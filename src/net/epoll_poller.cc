@@ -91,7 +91,11 @@ int EpollPoller::add(PollSocket& socket, int fd) {
 void EpollPoller::close(PollSocket& socket) noexcept {
   if (!socket.is_open()) return;
   HEADRACE_DCHECK(!socket.is_busy());
-  ::close(socket.fd_);  // leaves the epoll set with it
+  // A child that was forked may have the descriptor, too: without these the peer would be told
+  // nothing, and the socket stay in the epoll set, as long as that child lives.
+  ::shutdown(socket.fd_, SHUT_RDWR);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.fd_, nullptr);
+  ::close(socket.fd_);
   socket.fd_ = -1;
 }
 

@@ -1,6 +1,7 @@
 #include "net/poller.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -289,6 +290,17 @@ TEST_P(PollerTest, SocketIsUsableAgainAfterClose) {
   connect_pair();
   peer_sends("again");
   EXPECT_EQ(received(result_of(poller_->receive(socket_, buffer_, ReceiveMode::kSome))), "again");
+}
+
+TEST_P(PollerTest, ClosingEndsTheStreamThoughAChildHasTheDescriptor) {
+  connect_pair();
+  const int of_the_child = ::fcntl(socket_.fd(), F_DUPFD_CLOEXEC, 0);
+  ASSERT_GE(of_the_child, 0);
+  poller_->close(socket_);
+  ASSERT_EQ(::fcntl(peer_, F_SETFL, O_NONBLOCK), 0);
+  char byte = 0;
+  EXPECT_EQ(::read(peer_, &byte, 1), 0) << "the peer is told at once";
+  ::close(of_the_child);
 }
 
 TEST_P(PollerTest, QuietTellsIdleFromClosed) {

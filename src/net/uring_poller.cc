@@ -65,6 +65,8 @@ class UringPoller final : public Poller {
   void close(PollSocket& socket) noexcept override {
     if (!socket.is_open()) return;
     HEADRACE_DCHECK(!socket.is_busy());
+    // A child that was forked may have the descriptor, too, and the peer is to be told.
+    ::shutdown(socket.fd_, SHUT_RDWR);
     ::close(socket.fd_);
     socket.fd_ = -1;
   }

@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -58,9 +59,11 @@ class Router final : public Store {
     std::size_t count = 0;
     while (count < requests.size() && queue_.outstanding() < kCapacity) {
       const auto route = parse_route(requests[count].key, lines_.size());
-      if (!route) {
+      const Status problem =
+          route ? start_pump(*lines_[route->store]) : refusal_of(requests[count]);
+      if (!problem.ok()) {
         static_cast<void>(queue_.accept(1));
-        refuse(requests[count]);
+        end(requests[count], problem);
         ++count;
         continue;
       }
@@ -74,7 +77,6 @@ class Router final : public Store {
       }
       static_cast<void>(queue_.accept(1));
       ++line.in_flight;
-      if (!line.pump.joinable()) line.pump = std::thread([this, &line] { pump(line); });
       ++count;
     }
     return count;
@@ -202,12 +204,27 @@ class Router final : public Store {
     return Status(Code::kInvalidArgument,
                   url_ + ": '" + std::string(key) + "' does not begin with the number of a store");
   }
-  void refuse(Request& request) {
+  Status refusal_of(const Request& request) const {
+    return request.op == Op::kGet ? unknown(request.key) : read_only();
+  }
+  void end(Request& request, const Status& status) {
     Completion completion;
     completion.tag = request.tag;
-    completion.status = request.op == Op::kGet ? unknown(request.key) : read_only();
+    completion.status = status.clone();
     completion.slab = std::move(request.slab);
     queue_.push(std::move(completion));
+  }
+
+  /// kExhausted where the system allows no more threads.
+  Status start_pump(Line& line) {
+    if (line.pump.joinable()) return {};
+    try {
+      line.pump = std::thread([this, &line] { pump(line); });
+    } catch (const std::system_error& error) {
+      return Status(Code::kExhausted,
+                    line.store->url() + ": no thread to wait for its answers: " + error.what());
+    }
+    return {};
   }
 
   bool is_drained(const Line& line) HEADRACE_EXCLUDES(mutex_) {

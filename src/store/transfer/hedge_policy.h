@@ -107,7 +107,9 @@ class HedgePolicy {
   /// How long a body of this length may take when nothing is known of the store: so long that only
   /// a drip is too slow.
   static Microseconds longest_unknown(std::uint64_t length_bytes) noexcept {
-    const std::chrono::seconds drip(static_cast<std::int64_t>(length_bytes / kDripBytesPerSecond));
+    // A length that a server makes up must not overflow.
+    const std::uint64_t drip_s = std::min(length_bytes / kDripBytesPerSecond, kLongestDripSeconds);
+    const std::chrono::seconds drip(static_cast<std::int64_t>(drip_s));
     return std::max<Microseconds>(kUnknownBody, drip);
   }
   /// How long a body of this length may take, at the pace that it comes at, before its attempt
@@ -129,6 +131,7 @@ class HedgePolicy {
   static constexpr Microseconds kShortestDeadline = std::chrono::seconds(2);
   // 256 connections at this pace are a line of 2 Mbit/s: nobody trains over less.
   static constexpr std::uint64_t kDripBytesPerSecond = 1024;
+  static constexpr std::uint64_t kLongestDripSeconds = 86'400;
   static constexpr Microseconds kUnknownBody = std::chrono::seconds(40);
 
   /// Bodies of the last class differ by a factor of a thousand: their times are kept by 2 MiB.

@@ -38,6 +38,11 @@ TEST(FirstByteTimes, TakesTimesOutOfItsRange) {
   EXPECT_GE(times.p99(1), 60s);
 }
 
+TEST(HedgePolicy, ALengthThatAServerMakesUpIsWaitedForADayAtMost) {
+  EXPECT_EQ(HedgePolicy::longest_unknown(UINT64_MAX), std::chrono::hours(24));
+  EXPECT_EQ(HedgePolicy::longest_unknown(0), std::chrono::seconds(40));
+}
+
 TEST(HedgePolicy, ABodyMayTakeFarLongerThanIsUsual) {
   HedgePolicy policy({});
   constexpr std::uint64_t kSmall = 64 << 10;

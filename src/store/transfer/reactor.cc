@@ -252,7 +252,9 @@ void Reactor::on_resolved(Endpoint& endpoint, TimePoint now) {
     return std::swap(waiting, pending_);
   }
   if (addresses.size() > 0) {  // the addresses of before are better than none
-    return addresses.extend(now + kAddressLifetime);
+    addresses.extend(now + kAddressLifetime);
+    waiting.splice_back(pending_);
+    return std::swap(waiting, pending_);
   }
   while (!waiting.empty()) {
     TransferOp& op = *waiting.front();
