@@ -87,6 +87,9 @@ class Slab {
   std::uint32_t class_index_ = 0;
 };
 
+/// What a slab counts against its pool's limit; 0 for an empty one.
+std::uint64_t charged_bytes_of(const Slab& slab) noexcept;
+
 /// Where memory lies that other processes can map.
 struct SharedPlace {
   int fd =

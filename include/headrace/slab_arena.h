@@ -35,6 +35,8 @@ class SlabArena {
 
   /// Sizes of all slabs, as asked for.
   std::uint64_t size_bytes() const noexcept;
+  /// What they count against the pool's limit.
+  std::uint64_t charged_bytes() const noexcept;
 
  private:
   SlabPool* pool_;

@@ -20,6 +20,7 @@
 #include <atomic>
 #include <limits>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "base/check.h"
@@ -723,16 +724,22 @@ Result<std::unique_ptr<Loader>> Loader::create(std::shared_ptr<const Dataset> da
   if (source == nullptr) {
     HEADRACE_TRY_ASSIGN(source, make_source(*dataset, sizes, *pool, options));
   }
-  return std::unique_ptr<Loader>(
-      std::make_unique<LoaderImpl>(LoaderImpl::Start{.dataset = std::move(dataset),
-                                                     .store = std::move(store),
-                                                     .pool = std::move(pool),
-                                                     .options = options,
-                                                     .selection = std::move(selection),
-                                                     .shares = shares,
-                                                     .sizes = sizes,
-                                                     .source = std::move(source),
-                                                     .stand_ins = std::move(stand_ins)}));
+  try {
+    return std::unique_ptr<Loader>(
+        std::make_unique<LoaderImpl>(LoaderImpl::Start{.dataset = std::move(dataset),
+                                                       .store = std::move(store),
+                                                       .pool = std::move(pool),
+                                                       .options = options,
+                                                       .selection = std::move(selection),
+                                                       .shares = shares,
+                                                       .sizes = sizes,
+                                                       .source = std::move(source),
+                                                       .stand_ins = std::move(stand_ins)}));
+  } catch (const std::system_error& error) {
+    return Status(Code::kExhausted,
+                  std::string("no thread to read with: ") + error.what() +
+                      "; raise the limit of processes (ulimit -u, or the container's pids)");
+  }
 }
 
 }  // namespace headrace

@@ -71,13 +71,20 @@ class Scenario {
   std::shared_ptr<SlabPool> make_pool(const LoaderOptions& options) {
     FakeSpec honest = spec_;
     honest.told_percent = 100;
-    const auto honest_dataset = std::make_shared<FakeDataset>(honest);
-    const auto store = [&] { return *store_->new_handle(); };
+    const std::uint64_t limit = least_limit(std::make_shared<FakeDataset>(honest), options);
+    const std::uint64_t more = random_.below(3) == 0 ? 0 : random_.below(limit);
+    return *SlabPool::create({.limit_bytes = limit + more});
+  }
+  /// One that lets a loader be made, by what blocks tell, and may be too small for them.
+  std::shared_ptr<SlabPool> make_small_pool(const LoaderOptions& options) {
+    const std::uint64_t limit = least_limit(dataset_, options);
+    return *SlabPool::create({.limit_bytes = limit + random_.below(2 * limit)});
+  }
+  std::uint64_t least_limit(const std::shared_ptr<FakeDataset>& dataset,
+                            const LoaderOptions& options) {
     for (std::uint64_t limit = std::uint64_t{64} << 10;; limit += limit / 8) {
       std::shared_ptr<SlabPool> pool = *SlabPool::create({.limit_bytes = limit});
-      if (!Loader::create(honest_dataset, store(), pool, options)) continue;
-      const std::uint64_t more = random_.below(3) == 0 ? 0 : random_.below(limit);
-      return *SlabPool::create({.limit_bytes = limit + more});
+      if (Loader::create(dataset, *store_->new_handle(), pool, options)) return limit;
     }
   }
 
@@ -231,6 +238,40 @@ TEST(LoaderModel, ErrorsOfTheStoreEndARunInsteadOfHangingIt) {
     opened = Status(Code::kCancelled, "done");
     ASSERT_EQ(pool->used_bytes(), 0U);
   }
+}
+
+TEST(LoaderModel, BlocksThatTakeMoreThanTheyTellEndARunWithTheNumbers) {
+  int ends = 0;
+  for (std::uint64_t round = 0; round < test_round_count(); ++round) {
+    SCOPED_TRACE(seed_and_round(round));
+    Random random(test_seed() + 23000 + round);
+    Scenario run(random);
+    run.spec_.is_compressed = run.spec_.is_unpacked = true;
+    run.spec_.is_object_per_sample = run.spec_.only_fixed = false;
+    run.spec_.text_bytes = 8000;  // Against pools of 64 KiB and more.
+    run.spec_.told_percent = static_cast<std::uint32_t>(5 + random.below(60));
+    run.dataset_ = std::make_shared<FakeDataset>(run.spec_);
+    run.store_ = run.dataset_->make_store(*run.big_pool_);
+    LoaderOptions options = run.options_;
+    options.batch_size = static_cast<std::uint32_t>(
+        1 + random.below(std::min<std::uint64_t>(run.dataset_->sample_count(), 24)));
+    options.prefetch_batches = static_cast<std::uint32_t>(1 + random.below(8));
+    options.worker_count = 2;
+    const auto pool = run.make_small_pool(options);
+    const auto loader = Loader::create(run.dataset_, *run.store_->new_handle(), pool, options);
+    ASSERT_TRUE(loader);
+    while (true) {
+      const auto batch = (*loader)->next(system_clock().now() + std::chrono::seconds(20));
+      if (!batch) {
+        ASSERT_EQ(batch.error().code(), Code::kExhausted) << batch.error().message();
+        ++ends;
+        break;
+      }
+      if (*batch == nullptr) break;
+      expect_right_bytes(*run.dataset_, **batch, options);
+    }
+  }
+  EXPECT_GT(ends, 0) << "pools that are too small were among them";
 }
 
 }  // namespace

@@ -336,7 +336,10 @@ Result<Step> Pipeline::find_memory(CutBatch& cut) {
     // The training loop has work, or gets it now, and gives memory back.
     const std::size_t own = cut.ticket != 0 ? 1 : 0;
     if (!parts_.channel->is_empty() || finisher_.pending_count() > own) return Step::kWait;
-    if (!read_ahead.make_room()) return read_ahead.starve("a batch");
+    if (!read_ahead.make_room()) {
+      return read_ahead.starve("a batch",
+                               charged_bytes_of(cut.slab) + charged_bytes_of(cut.workspace));
+    }
     found = acquire(cut);
   }
   read_ahead.set_starved(false);

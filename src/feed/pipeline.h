@@ -31,7 +31,9 @@ class Pipeline {
 
   /// Whether the last step() found that the head waits for memory that nobody but the holders of
   /// batches can give back.
-  bool is_starved() const noexcept { return stages_ && stages_->read_ahead.is_starved(); }
+  bool is_starved() const {
+    return stages_ && stages_->read_ahead.is_starved() && stages_->read_ahead.is_still();
+  }
 
   /// Largest window of `order`, as charged by the pool.
   static std::uint64_t largest_window_bytes(const Dataset& dataset, const EpochOrder& order,

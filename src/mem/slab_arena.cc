@@ -25,6 +25,12 @@ Slab SlabArena::end() noexcept {
   return first;
 }
 
+std::uint64_t SlabArena::charged_bytes() const noexcept {
+  std::uint64_t bytes = 0;
+  for (const Slab& slab : slabs_) bytes += charged_bytes_of(slab);
+  return bytes;
+}
+
 Result<std::span<std::byte>> SlabArena::take(std::size_t size_bytes) {
   const std::size_t begin = (used_bytes_ + kAlignment - 1) / kAlignment * kAlignment;
   const std::span<std::byte> all = slabs_.back().bytes();

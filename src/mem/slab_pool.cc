@@ -436,6 +436,10 @@ class PoolImpl final : public SlabPool {
 
 }  // namespace
 
+std::uint64_t charged_bytes_of(const Slab& slab) noexcept {
+  return SlabPool::charged_bytes(slab.size_bytes());
+}
+
 std::uint64_t SlabPool::charged_bytes(std::size_t size_bytes) noexcept {
   if (size_bytes == 0) return 0;
   const std::uint32_t index = class_of(size_bytes);

@@ -436,6 +436,13 @@ void Fetcher::put_back(Fetch& fetch, const Needs& needs) {
   fetches_.erase(fetch.id);
 }
 
+std::uint64_t Fetcher::most_needed_bytes() const noexcept {
+  std::uint64_t most = 0;
+  for (const auto& [block, needs] : needs_)
+    most = std::max(most, dataset_->block(block).stored_bytes + needs.raw_bytes + needs.room_bytes);
+  return most;
+}
+
 bool Fetcher::is_read_again(const std::shared_ptr<Fetch>& fetch, Status& status) {
   if (status.code() != Code::kCorrupt) return false;
   switch (fetch->look.take(fetch->digest)) {

@@ -56,6 +56,11 @@ struct Fetch : std::enable_shared_from_this<Fetch> {
   std::shared_ptr<const UnpackedBlock> unpacked;
 
   std::size_t request_count() const noexcept { return head_count + extents.size(); }
+  /// What it has of the pool now. \pre Not under way.
+  std::uint64_t held_bytes() const noexcept {
+    return charged_bytes_of(stored) + charged_bytes_of(raw) + charged_bytes_of(reserved) +
+           (arena ? arena->charged_bytes() : 0);
+  }
   bool is_under_way() const noexcept {
     return state == State::kReading || state == State::kInflating;
   }
@@ -125,6 +130,9 @@ class Fetcher {
   void shut_down();
   /// Nothing is under way that would return memory by itself.
   bool is_idle() const noexcept { return queue_.in_flight() == 0 && inflating_count_ == 0; }
+  /// The most memory that a block turned out to take, of those that were put back for it; 0: none
+  /// was.
+  std::uint64_t most_needed_bytes() const noexcept;
   /// Of the pool, what no fetch holds.
   std::uint64_t workspace_bytes() const noexcept { return room_.standing_bytes(); }
   bool is_local() const { return store_->traits().is_local; }

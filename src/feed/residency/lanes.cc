@@ -157,4 +157,11 @@ void LaneTable::close_all(Windows& closed) {
   charged_bytes_ = 0;
 }
 
+std::uint64_t LaneTable::held_bytes() const noexcept {
+  std::uint64_t bytes = 0;
+  for (const Lane& lane : lanes_)
+    for (const auto& window : lane.windows) bytes += window->held_bytes();
+  return bytes;
+}
+
 }  // namespace headrace::feed

@@ -31,6 +31,7 @@ class LaneTable final : public Residency {
   std::unique_ptr<LaneWindow> evict_last(std::uint64_t batch) override;
   void close_all(Windows& closed) override;
   std::uint64_t charged_bytes() const noexcept override { return charged_bytes_; }
+  std::uint64_t held_bytes() const noexcept override;
 
  private:
   struct Lane {

@@ -190,4 +190,11 @@ void ListedBlocks::close_all(Windows& closed) {
   charged_bytes_ = 0;
 }
 
+std::uint64_t ListedBlocks::held_bytes() const noexcept {
+  std::uint64_t bytes = 0;
+  for (const auto& [block, state] : blocks_)
+    if (state.window != nullptr) bytes += state.window->held_bytes();
+  return bytes;
+}
+
 }  // namespace headrace::feed

@@ -32,6 +32,7 @@ class ListedBlocks final : public Residency {
   std::unique_ptr<LaneWindow> evict_last(std::uint64_t batch) override;
   void close_all(Windows& closed) override;
   std::uint64_t charged_bytes() const noexcept override { return charged_bytes_; }
+  std::uint64_t held_bytes() const noexcept override;
 
  private:
   /// A block that is to be opened, or open. Uses are those of needs_, by number.

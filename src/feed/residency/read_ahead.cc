@@ -299,23 +299,38 @@ bool ReadAhead::sacrifice_current() {
   return true;
 }
 
-bool ReadAhead::is_memory_all_ours() const {
+bool ReadAhead::is_still() const {
   return fetcher_.is_idle() && fetcher_.abandoned_count() == 0 &&
-         parts_.finisher->pending_count() <= (repair_ ? 1 : 0) &&
-         parts_.waker->batch_count() == 0 && parts_.channel->is_empty() &&
-         parts_.waker->pool().used_bytes() <= charged_bytes() + fetcher_.workspace_bytes();
+         parts_.finisher->pending_count() <= (repair_ ? 1 : 0) && parts_.channel->is_empty();
 }
 
-Result<Step> ReadAhead::starve(std::string_view what) {
+bool ReadAhead::is_memory_all_ours(std::uint64_t own_bytes) const {
+  if (!is_still() || parts_.waker->batch_count() > 0) return false;
+  // Not what was charged: blocks may turn out to take more.
+  std::uint64_t ours = own_bytes + fetcher_.workspace_bytes() + residency_->held_bytes();
+  const auto add_runs = [&](const Work& work) {
+    for (const SparseRun& run : std::span(work.runs).first(work.begun_runs))
+      ours += charged_bytes_of(run.kept) + run.fetch->held_bytes();
+  };
+  if (repair_) add_runs(*repair_);
+  for (const Work& work : works_) add_runs(work);
+  return parts_.waker->pool().used_bytes() <= ours;
+}
+
+Result<Step> ReadAhead::starve(std::string_view what, std::uint64_t own_bytes) {
   if (sacrifice_current()) return Step::kAgain;
   is_starved_ = true;
-  if (!is_memory_all_ours()) return Step::kWait;
+  if (!is_memory_all_ours(own_bytes)) return Step::kWait;
   const SlabPool& pool = parts_.waker->pool();
-  return Status(Code::kExhausted, "no memory for " + std::string(what) + ": batch " +
-                                      std::to_string(head_) + " holds " +
-                                      std::to_string(pool.used_bytes()) + " of " +
-                                      std::to_string(pool.limit_bytes()) +
-                                      " bytes; raise memory, or lower batch_size or block_bytes");
+  const std::uint64_t needed = fetcher_.most_needed_bytes();
+  return Status(
+      Code::kExhausted,
+      "no memory for " + std::string(what) + ": batch " + std::to_string(head_) + " holds " +
+          std::to_string(pool.used_bytes()) + " of " + std::to_string(pool.limit_bytes()) +
+          " bytes" +
+          (needed > 0 ? ", and a block takes " + std::to_string(needed) + " while it is unpacked"
+                      : std::string()) +
+          "; raise memory, or lower batch_size or block_bytes");
 }
 
 void ReadAhead::drop(std::unique_ptr<LaneWindow> window) {

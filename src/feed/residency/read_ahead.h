@@ -74,10 +74,14 @@ class ReadAhead {
   /// or some is on its way back.
   bool make_room();
   /// The head lacks memory and make_room() found nothing: takes a current window (kAgain), or waits
-  /// for what is on its way back. Errors: kExhausted when nobody else holds memory.
-  Result<Step> starve(std::string_view what);
-  /// Whether the head waits for memory that nobody but the holders of batches can give back.
+  /// for what is on its way back. `own_bytes`: what the head has besides its reads. Errors:
+  /// kExhausted when nobody else holds memory.
+  Result<Step> starve(std::string_view what, std::uint64_t own_bytes = 0);
+  /// Whether the head waits for memory.
   bool is_starved() const noexcept { return is_starved_; }
+  /// Whether nothing is under way that gives memory back by itself: only the holders of batches,
+  /// and others that share the pool, can.
+  bool is_still() const;
   void set_starved(bool is_starved) noexcept { is_starved_ = is_starved; }
 
   // Reads of the head.
@@ -112,7 +116,7 @@ class ReadAhead {
   bool sacrifice_current();
   /// Gives up all that was read; false when that was nothing.
   bool give_up_all();
-  bool is_memory_all_ours() const;
+  bool is_memory_all_ours(std::uint64_t own_bytes) const;
   void drop(std::unique_ptr<LaneWindow> window);
   void drop_closed();
   void drop_runs(Work& work);

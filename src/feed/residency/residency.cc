@@ -55,6 +55,12 @@ std::size_t LaneWindow::piece_of(const SamplePlace& place) const noexcept {
   return static_cast<std::size_t>(found - bytes.begin());
 }
 
+std::uint64_t LaneWindow::held_bytes() const noexcept {
+  std::uint64_t held = 0;
+  for (const auto& fetch : fetches) held += fetch ? fetch->held_bytes() : 0;
+  return held;
+}
+
 bool LaneWindow::refresh() {
   if (is_ready) return true;
   for (const auto& fetch : fetches) {

@@ -44,6 +44,9 @@ struct LaneWindow {
   bool refresh();
   /// Index of the first failed piece; the number of pieces when there is none.
   std::size_t failed() const noexcept;
+  /// What its pieces have of the pool now: other than charged_bytes, for only unpacking tells what
+  /// a block takes. \pre None is under way.
+  std::uint64_t held_bytes() const noexcept;
 
   Window window;
   order_math::Permutation permutation;
@@ -95,6 +98,8 @@ class Residency {
   /// All windows, for the end.
   virtual void close_all(Windows& closed) = 0;
   virtual std::uint64_t charged_bytes() const noexcept = 0;
+  /// LaneWindow::held_bytes() of all open windows.
+  virtual std::uint64_t held_bytes() const noexcept = 0;
 };
 
 }  // namespace headrace::feed
