@@ -17,25 +17,31 @@
 namespace headrace {
 namespace {
 
+/// Makes a call of a cache on a thread of its own.
+template <class Call>
+auto call_apart(PyCache& self, const Call& call) {
+  const auto cache = self.cache.get();
+  return value_or_raise(run_interruptible([&](const std::stop_token&) { return call(*cache); }),
+                        cache->directory());
+}
+
 nb::dict usage(PyCache& self) {
-  const auto result =
-      run_interruptible([cache = self.cache](const std::stop_token&) { return cache->usage(); });
-  if (!result) raise_if_error(result.error(), self.cache->directory());
+  const CacheUsage found = call_apart(self, [](Cache& cache) { return cache.usage(); });
   nb::dict out;
-  out["extents"] = (*result).extent_count;
-  out["data_bytes"] = (*result).data_bytes;
-  out["file_bytes"] = (*result).file_bytes;
-  out["key_id"] = (*result).key_id;
+  out["extents"] = found.extent_count;
+  out["data_bytes"] = found.data_bytes;
+  out["file_bytes"] = found.file_bytes;
+  out["key_id"] = found.key_id;
   return out;
 }
 
 nb::list extents(PyCache& self) {
+  const auto cache = self.cache.get();
   std::vector<CachedExtent> all;
-  raise_if_error(
-      run_interruptible([&](const std::stop_token&) {
-        return self.cache->list([&](const CachedExtent& extent) { all.push_back(extent); });
-      }),
-      self.cache->directory());
+  raise_if_error(run_interruptible([&](const std::stop_token&) {
+                   return cache->list([&](const CachedExtent& extent) { all.push_back(extent); });
+                 }),
+                 cache->directory());
   nb::list out;
   for (const CachedExtent& extent : all) {
     out.append(nb::make_tuple(extent.path, extent.url, extent.etag, extent.offset_bytes,
@@ -45,16 +51,17 @@ nb::list extents(PyCache& self) {
 }
 
 nb::tuple verify(PyCache& self, const nb::object& progress) {
+  const auto cache = self.cache.get();
   ProgressRelay relay(progress);
   const auto result = run_interruptible(
       [&](const std::stop_token& stop) {
-        return self.cache->verify([&](std::uint64_t bytes) {
+        return cache->verify([&](std::uint64_t bytes) {
           relay.store({bytes, 0, 0});
           return !stop.stop_requested();
         });
       },
       [&] { relay.report(); });
-  if (!result) raise_if_error(result.error(), self.cache->directory());
+  if (!result) raise_if_error(result.error(), cache->directory());
   return nb::make_tuple((*result).extent_count, (*result).data_bytes, (*result).broken_count);
 }
 
@@ -73,6 +80,7 @@ nb::dict fill(PyCache& self, PyDataset& dataset, PyStore& store,
               const std::vector<std::uint64_t>& needs, std::uint32_t share,
               std::uint32_t share_count, bool is_all_required, std::uint64_t memory_bytes,
               const nb::object& progress) {
+  const auto cache = self.cache.get();
   auto client = store.client.get();
   auto data = dataset.reader.get()->dataset();
   ProgressRelay relay(progress);
@@ -86,7 +94,7 @@ nb::dict fill(PyCache& self, PyDataset& dataset, PyStore& store,
     relay.store({report.held_bytes, report.fetched_bytes, report.total_bytes});
   };
   auto report = run_interruptible(
-      [&, cache = self.cache](const std::stop_token& stop) {
+      [&](const std::stop_token& stop) {
         // The store may be closed meanwhile.
         std::stop_source either;
         const auto end = [&] { either.request_stop(); };
@@ -96,7 +104,7 @@ nb::dict fill(PyCache& self, PyDataset& dataset, PyStore& store,
       },
       [&] { relay.report(); });
   relay.report();
-  return to_dict(value_or_raise(std::move(report), self.cache->directory()));
+  return to_dict(value_or_raise(std::move(report), cache->directory()));
 }
 
 nb::dict simulate(PyReadTrace& self, std::uint64_t limit_bytes, bool is_lru,
@@ -126,7 +134,7 @@ void bind_value_cache(nb::module_& m) {
           "__init__",
           [](PyValueCache* self, PyCache& cache, PyStore& store) {
             new (self) PyValueCache{
-                value_or_raise(open_value_cache(cache.cache, store.client.get()->store()))};
+                value_or_raise(open_value_cache(cache.cache.get(), store.client.get()->store()))};
           },
           nb::arg("cache"), nb::arg("store"));
   m.def(
@@ -154,7 +162,8 @@ void bind_cache(nb::module_& m) {
             options.is_group_shared = is_group_shared;
             options.is_for_reads = false;
             if (!key.empty()) options.key = read_key(key);
-            new (self) PyCache{value_or_raise(Cache::open(options), directory)};
+            new (self)
+                PyCache{Guarded<Cache>("Cache", value_or_raise(Cache::open(options), directory))};
           },
           nb::arg("directory"), nb::arg("limit_bytes") = 0, nb::arg("key") = "",
           nb::arg("is_group_shared") = false)
@@ -164,44 +173,42 @@ void bind_cache(nb::module_& m) {
       .def(
           "remove",
           [](PyCache& self, const std::string& url_prefix) {
-            return value_or_raise(
-                run_interruptible([&, cache = self.cache](const std::stop_token&) {
-                  return cache->remove(url_prefix);
-                }),
-                self.cache->directory());
+            return call_apart(self, [&](Cache& cache) { return cache.remove(url_prefix); });
           },
           nb::arg("url_prefix"))
       .def(
           "shrink",
           [](PyCache& self, std::uint64_t bytes) {
-            return value_or_raise(run_interruptible([&](const std::stop_token&) {
-                                    return self.cache->shrink(bytes);
-                                  }),
-                                  self.cache->directory());
+            return call_apart(self, [&](Cache& cache) { return cache.shrink(bytes); });
           },
           nb::arg("bytes"))
       .def("fill", &fill, nb::arg("dataset"), nb::arg("store"), nb::kw_only(), nb::arg("needs"),
            nb::arg("share") = 0, nb::arg("share_count") = 1, nb::arg("is_all_required") = false,
            nb::arg("memory_bytes") = std::uint64_t{64} << 20, nb::arg("progress") = nb::none())
-      .def("capacity", [](PyCache& self) { return self.cache->capacity_bytes(); })
+      .def("capacity", [](PyCache& self) { return self.cache.get()->capacity_bytes(); })
       .def(
           "pin",
           [](PyCache& self, const std::string& url_prefix) {
-            raise_if_error(self.cache->pin(url_prefix), self.cache->directory());
+            const auto cache = self.cache.get();
+            raise_if_error(cache->pin(url_prefix), cache->directory());
           },
           nb::arg("url_prefix"))
       .def(
           "unpin",
           [](PyCache& self, const std::string& url_prefix) {
-            return value_or_raise(self.cache->unpin(url_prefix), self.cache->directory());
+            const auto cache = self.cache.get();
+            return value_or_raise(cache->unpin(url_prefix), cache->directory());
           },
           nb::arg("url_prefix"))
-      .def(
-          "pins",
-          [](PyCache& self) { return value_or_raise(self.cache->pins(), self.cache->directory()); })
+      .def("pins",
+           [](PyCache& self) {
+             const auto cache = self.cache.get();
+             return value_or_raise(cache->pins(), cache->directory());
+           })
       .def("flush", [](PyCache& self) {
+        const auto cache = self.cache.get();
         ReleaseGil release;
-        self.cache->flush();
+        cache->flush();
       });
   nb::class_<PyReadTrace>(m, "ReadTrace")
       .def_prop_ro("data_bytes", [](PyReadTrace& self) { return self.trace->data_bytes; })

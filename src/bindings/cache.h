@@ -13,7 +13,7 @@
 namespace headrace {
 
 struct PyCache {
-  std::shared_ptr<Cache> cache;
+  Guarded<Cache> cache;
 };
 
 struct PyValueCache {

@@ -366,7 +366,7 @@ PyFill fill_beside(PyLoader& self, PyCache& cache, std::uint32_t rank, std::uint
   auto data = parts->dataset;
   return PyFill{Guarded<BackgroundFill>(
       "what fills the cache",
-      std::make_shared<BackgroundFill>(std::move(data), std::move(handle), cache.cache,
+      std::make_shared<BackgroundFill>(std::move(data), std::move(handle), cache.cache.get(),
                                        NodePlan{.parts = parts,
                                                 .rank = rank,
                                                 .node_first = node_first,

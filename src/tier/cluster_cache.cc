@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "base/mutex.h"
+#include "base/per_process.h"
 #include "tier/cache_store.h"
 #include "tier/memcached.h"
 #include "tier/remote_tier.h"
@@ -25,15 +26,11 @@ struct Known {
   std::weak_ptr<RemoteTier> tier;
   std::string url, origin;  // Of a hot store.
 };
-/// The caches of this process by what names them: each has its connections once.
+/// The caches of this process (per_process()) by what names them: each has its connections once.
 struct Registry {
   Mutex mutex;
   std::map<std::string, Known> tiers HEADRACE_GUARDED_BY(mutex);
 };
-Registry& registry() {
-  static Registry* const all = new Registry;  // Threads may outlive static destructors.
-  return *all;
-}
 
 std::string name_of(const MemcachedOptions& options) {
   std::string name = "memcached " + std::to_string(options.item_bytes) + " " +
@@ -94,7 +91,7 @@ Result<std::shared_ptr<RemoteTier>> open_tier(const ClusterCacheOptions& options
                                               const Store& inner) {
   const std::string name =
       std::visit([](const auto& engine) { return name_of(engine); }, options.engine);
-  Registry& all = registry();
+  auto& all = per_process<Registry>();
   MutexLock lock(all.mutex);
   Known& known = all.tiers[name];
   std::shared_ptr<RemoteTier> tier = known.tier.lock();

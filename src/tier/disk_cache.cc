@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/errno_status.h"
+#include "base/per_process.h"
 #include "tier/folder.h"
 
 namespace headrace::tier {
@@ -49,17 +50,14 @@ Result<Fd> open_root(const std::string& directory, Access access) {
   return root;
 }
 
-/// The caches of this process by device and inode of their folders, and by their key's id: a
-/// directory has one object, whatever it is called, and one more that knows no key of it.
+/// The caches of this process (per_process()) by device and inode of their folders, and by their
+/// key's id: a directory has one object, whatever it is called, and one more that knows no key of
+/// it.
 struct Registry {
   using Name = std::tuple<std::uint64_t, std::uint64_t, std::string>;
   Mutex mutex;
   std::map<Name, std::weak_ptr<DiskCache>> caches HEADRACE_GUARDED_BY(mutex);
 };
-Registry& registry() {
-  static Registry* const all = new Registry;  // Threads may outlive static destructors.
-  return *all;
-}
 
 }  // namespace
 
@@ -70,7 +68,7 @@ Result<std::shared_ptr<DiskCache>> DiskCache::create(const CacheOptions& options
       open_root(options.directory, options.is_group_shared ? Access::kGroup : Access::kOwner));
   struct stat info {};
   if (::fstat(root.get(), &info) != 0) return errno_status(errno, "cache: " + options.directory);
-  Registry& all = registry();
+  auto& all = per_process<Registry>();
   MutexLock lock(all.mutex);
   std::weak_ptr<DiskCache>& known =
       all.caches[{info.st_dev, info.st_ino, options.key != nullptr ? options.key->id() : ""}];

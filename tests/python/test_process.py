@@ -244,6 +244,52 @@ assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("kind", ["directory", "memcached", "hot store"])
+def test_a_forked_child_opens_a_cache_that_its_parent_has_open(
+    kind: str, buckets: Path, tmp_path: Path
+) -> None:
+    """The parent's has threads that are not in the child, and its own objects are not to be used there."""
+    code = """
+import os, signal, sys, headrace as hr
+from headrace import sim
+server = sim.Server(sys.argv[2])
+where = {"endpoint": server.endpoint, "access_key": server.access_key, "secret_key": server.secret_key}
+directory = sys.argv[3] + "/cache"
+caches = {"directory": directory, "memcached": "memcached://127.0.0.1:1", "hot store": {"url": "s3://hot", **where}}
+cache = caches[sys.argv[1]]
+bytes_of = {name: os.urandom(300_000) for name in ("parent", "child")}
+def read(name):
+    with hr.Store("s3://b", cache=cache, **where) as store:
+        store.put(name, bytes_of[name])
+        assert all(store.get(name) == bytes_of[name] for _ in range(2))
+held = hr.Store("s3://b", cache=cache, **where)
+read("parent")
+shown = hr.Cache(directory, create=True)
+pid = os.fork()
+if pid == 0:
+    signal.alarm(60)
+    try:
+        read("child")
+        try:
+            shown.usage()
+        except hr.InvalidArgumentError as error:
+            assert "fork" in str(error), error
+        else:
+            os._exit(3)
+        del shown
+        assert hr.Cache(directory).usage().extents == (2 if sys.argv[1] == "directory" else 0)
+    except BaseException:
+        import traceback; traceback.print_exc(); sys.stderr.flush()
+        os._exit(4)
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+assert held.get("child") == bytes_of["child"]
+"""
+    (buckets / "hot").mkdir()
+    done = run(code, kind, str(buckets), str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_spawned_workers_open_their_own(numbers: Path, tmp_path: Path) -> None:
     program = tmp_path / "spawning.py"
     program.write_text(
