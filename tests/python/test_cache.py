@@ -6,6 +6,8 @@ import json
 import multiprocessing
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -202,6 +204,18 @@ def test_two_servers_with_the_same_names_are_kept_apart(tmp_path: Path) -> None:
         ):
             assert {bytes(row) for batch in loader for row in batch["data"]} == {fill * 100}
         hr.Cache(tmp_path / "cache")._native.flush()
+
+
+def test_memory_of_two_processes_is_kept_apart(tmp_path: Path) -> None:
+    """Objects of one name, one size and one place in the order of writing."""
+    code = """
+import sys, headrace as hr
+with hr.Store("memory://x", cache=sys.argv[1]) as store:
+    store.put("k", sys.argv[2].encode() * 300_000)
+    sys.exit(set(store.get("k")) != set(sys.argv[2].encode()))
+"""
+    for letter in "abc":
+        subprocess.run([sys.executable, "-c", code, str(tmp_path / "cache"), letter], check=True, timeout=100)
 
 
 def test_errors_say_what_to_do(root: Path, tmp_path: Path) -> None:

@@ -3,11 +3,15 @@
 // conditions included, happens under one mutex: this store is for tests.
 //
 // ETags come from a counter: equal bytes written twice are two versions, as at stores with
-// versions.
+// versions. Before it stands a number that no other store has: what somebody keeps of one of this
+// name, of this process or another, is never taken for this one's.
 #include "store/memory/memory_store.h"
+
+#include <fmt/format.h>
 
 #include <cstring>
 #include <map>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -191,7 +195,7 @@ class MemoryBackend final : public LocalBackend {
     return &it->second;
   }
   std::string next_etag() HEADRACE_REQUIRES(mutex_) {
-    return "\"" + std::to_string(++last_version_) + "\"";
+    return fmt::format("\"{:016x}-{}\"", instance_, ++last_version_);
   }
   const Object& store(const std::string& key, std::shared_ptr<const std::string> bytes,
                       ObjectSettings settings) HEADRACE_REQUIRES(mutex_) {
@@ -202,7 +206,13 @@ class MemoryBackend final : public LocalBackend {
     return object;
   }
 
+  static std::uint64_t random_number() {
+    std::random_device random;
+    return std::uint64_t{random()} << 32 | random();
+  }
+
   const Clock& clock_;
+  const std::uint64_t instance_ = random_number();
   Mutex mutex_;
   std::uint64_t last_version_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::map<std::string, Object, std::less<>> objects_ HEADRACE_GUARDED_BY(mutex_);

@@ -1,8 +1,8 @@
 #pragma once
 /// \file
 /// Objects in this process's memory ("memory://name"), for tests and small things. Each opened
-/// store has its own content, shared by its handles; the name is only a name. Requests run inside
-/// submit(). Not part of the memory limit.
+/// store has its own content, shared by its handles; the name is only a name, and no two stores
+/// give one ETag. Requests run inside submit(). Not part of the memory limit.
 #include <memory>
 
 #include "headrace/store.h"
