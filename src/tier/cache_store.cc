@@ -8,9 +8,9 @@
 //   the store, or done. Whoever has it is the only one to touch its request.
 // - wait() sleeps in the store's wait(). Whoever makes something for it to take wakes the store; a
 //   wake of the caller's own is remembered apart, as only that ends wait() with nothing.
-// - A read that names no version is first given the one that head() tells. Where that has gone by
-//   the time it is asked for, the read goes to the store as the caller made it: nobody sees
-//   kChanged who named no version.
+// - A read that names no version is first given the one that head() tells, by threads of this store
+//   that do nothing else. Where that has gone by the time it is asked for, the read goes to the
+//   store as the caller made it: nobody sees kChanged who named no version.
 // - A handle dies after its last slot: readers' tasks point to it.
 #include "tier/cache_store.h"
 
@@ -172,8 +172,7 @@ class CacheHandle final : public ForwardingStore {
     Request request;  // While no store and no completion has it.
     std::uint64_t tag = 0;
     std::string_view key, etag;
-    std::string own_etag;  // Where head() told the version: `etag` is this.
-    bool wants_version = false;
+    std::string own_etag;           // Where head() told the version: `etag` is this.
     bool was_short = false;         // Request::allow_short of one that wants a version.
     std::uint64_t asked_bytes = 0;  // And its length.
     ExtentName name;
@@ -230,6 +229,10 @@ class CacheHandle final : public ForwardingStore {
     const std::uint64_t bytes = std::exchange(slot.store_bytes, 0);
     if (bytes > 0) tier_->pace().end_store(bytes, moved_bytes, tier_->clock().now());
   }
+  /// Completes a read that was cancelled, or whose deadline has passed. False: neither.
+  bool end_if_over(std::size_t index);
+  /// Asks the store for the version of a read that names none, then as look_up().
+  void ask(std::size_t index);
   void look_up(std::size_t index);
   /// Looks for what is wanted, on a thread that the tier allows.
   void look(std::size_t index, Slot& slot);
@@ -247,6 +250,11 @@ class CacheHandle final : public ForwardingStore {
   /// asked again.
   bool take_inside(Completion& completion);
   std::size_t take_ready(std::span<Completion> out) HEADRACE_REQUIRES(mutex_);
+  /// For whoever has it.
+  Slot& slot_at(std::size_t index) HEADRACE_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return slots_[index];
+  }
   std::size_t slot_count() HEADRACE_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     return used_count_;
@@ -289,6 +297,7 @@ bool CacheHandle::accept(Request& request) {
   const bool may_keep = is_ranged && fits && request.version_id.empty() &&
                         (wants_version || (!request.etag.empty() && !request.allow_short));
   const bool is_cached = may_keep && !request.wants_details;
+  const bool is_asked = is_cached && wants_version;
   std::size_t index = 0;
   Slot* accepted = nullptr;
   {
@@ -305,7 +314,6 @@ bool CacheHandle::accept(Request& request) {
     slot.key = request.key;
     slot.etag = request.etag;
     slot.own_etag.clear();
-    slot.wants_version = is_cached && wants_version;
     slot.was_short = request.allow_short;
     slot.is_write = request.op == Op::kPut;
     slot.asked_bytes = request.length_bytes;
@@ -332,16 +340,18 @@ bool CacheHandle::accept(Request& request) {
       slot.request = std::move(request);
       slot.request.tag = index;
     }
-    if (slot.is_kept && !slot.wants_version) note_read(slot.name);
+    if (slot.is_kept && !is_asked) note_read(slot.name);
     free_.pop_back();
     slot.is_used = true;
     ++used_count_;
   }
   if (!is_cached) return true;
   begin_disk(*accepted);
-  if (tier_->run([this, index] { look_up(index); }, wants_version)) return true;
+  const bool is_taken = is_asked ? versions_->ask([this, index] { ask(index); })
+                                 : tier_->run([this, index] { look_up(index); });
+  if (is_taken) return true;
   // Too much to look for: fetched, as without a cache.
-  if (wants_version) {
+  if (is_asked) {
     MutexLock lock(mutex_);
     slots_[index].is_kept = false;
   }
@@ -379,7 +389,7 @@ void CacheHandle::restore(Slot& slot) noexcept {
   slot.request.allow_short = slot.was_short;
 }
 
-void CacheHandle::look_up(std::size_t index) {
+bool CacheHandle::end_if_over(std::size_t index) {
   Slot* slot = nullptr;
   bool is_cancelled = false;
   {
@@ -388,24 +398,38 @@ void CacheHandle::look_up(std::size_t index) {
     is_cancelled = slot->is_cancelled;
   }
   const TimePoint now = tier_->clock().now();
-  if (is_cancelled)
-    return complete(index, Status(Code::kCancelled, describe(*slot) + ": cancelled"), now, 0);
-  if (slot->request.deadline <= now)
-    return complete(index, Status(Code::kDeadline, describe(*slot) + ": deadline passed"), now, 0);
-  if (std::exchange(slot->wants_version, false) && !find_version(*slot)) {
-    restore(*slot);
+  if (is_cancelled) {
+    complete(index, Status(Code::kCancelled, describe(*slot) + ": cancelled"), now, 0);
+    return true;
+  }
+  if (slot->request.deadline > now) return false;
+  complete(index, Status(Code::kDeadline, describe(*slot) + ": deadline passed"), now, 0);
+  return true;
+}
+
+void CacheHandle::ask(std::size_t index) {
+  if (end_if_over(index)) return;
+  Slot& slot = slot_at(index);
+  if (!find_version(slot)) {
+    restore(slot);
     return send(index);
   }
-  if (slot->request.fresh_connection) {
-    tier_->drop(slot->name);
+  if (!tier_->run([this, index] { look_up(index); })) send(index);
+}
+
+void CacheHandle::look_up(std::size_t index) {
+  if (end_if_over(index)) return;
+  Slot& slot = slot_at(index);
+  if (slot.request.fresh_connection) {
+    tier_->drop(slot.name);
     return send(index);
   }
-  if (tier_->looks_in_flight() && !slot->flight) {
-    slot->flight = tier_->begin_flight(slot->name);
-    if (!slot->flight) return wait_for_flight(index, *slot);
+  if (tier_->looks_in_flight() && !slot.flight) {
+    slot.flight = tier_->begin_flight(slot.name);
+    if (!slot.flight) return wait_for_flight(index, slot);
   }
-  slot->looked = now;
-  look(index, *slot);
+  slot.looked = tier_->clock().now();
+  look(index, slot);
 }
 
 void CacheHandle::look(std::size_t index, Slot& slot) {
@@ -422,22 +446,18 @@ void CacheHandle::look(std::size_t index, Slot& slot) {
 }
 
 void CacheHandle::end_look(std::size_t index, Tier::Found found, std::uint64_t object_size) {
-  Slot* slot = nullptr;
-  {
-    MutexLock lock(mutex_);
-    slot = &slots_[index];
-  }
-  if (found == Tier::Found::kAll) return complete(index, {}, slot->looked, object_size);
+  Slot& slot = slot_at(index);
+  if (found == Tier::Found::kAll) return complete(index, {}, slot.looked, object_size);
   if (found == Tier::Found::kTooSlow) {
-    slot->is_kept = false;
+    slot.is_kept = false;
     return send(index);
   }
-  if (found == Tier::Found::kTaken) return wait_for_flight(index, *slot);
-  if (slot->flight) return send(index);
-  slot->flight = tier_->begin_flight(slot->name);
+  if (found == Tier::Found::kTaken) return wait_for_flight(index, slot);
+  if (slot.flight) return send(index);
+  slot.flight = tier_->begin_flight(slot.name);
   // Whoever had it may have ended since it was looked for.
-  if (slot->flight) return look(index, *slot);
-  wait_for_flight(index, *slot);
+  if (slot.flight) return look(index, slot);
+  wait_for_flight(index, slot);
 }
 
 void CacheHandle::wait_for_flight(std::size_t index, Slot& slot) {

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -59,6 +61,49 @@ std::string content(std::size_t size, std::uint64_t seed) {
   for (char& c : out) c = static_cast<char>(random.next());
   return out;
 }
+
+/// Where answers of head() wait on their way back.
+struct HeadGate {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool is_open = true;
+  std::size_t waiting_count = 0;
+
+  void set_open(bool open) {
+    const std::lock_guard lock(mutex);
+    is_open = open;
+    changed.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex);
+    ++waiting_count;
+    changed.notify_all();
+    changed.wait(lock, [&] { return is_open; });
+    --waiting_count;
+  }
+  void await_waiting(std::size_t count) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return waiting_count >= count; });
+  }
+};
+
+class GatedStore final : public ForwardingStore {
+ public:
+  GatedStore(std::unique_ptr<Store> inner, std::shared_ptr<HeadGate> gate)
+      : ForwardingStore(std::move(inner)), gate_(std::move(gate)) {}
+  Result<ObjectInfo> head(const std::string& key, const CallOptions& call) override {
+    auto info = inner().head(key, call);
+    gate_->pass();
+    return info;
+  }
+  std::string origin() const override { return "counted:1"; }
+
+ private:
+  Result<std::unique_ptr<Store>> wrap(std::unique_ptr<Store> handle) override {
+    return std::unique_ptr<Store>(std::make_unique<GatedStore>(std::move(handle), gate_));
+  }
+  const std::shared_ptr<HeadGate> gate_;
+};
 
 class CacheStore : public ::testing::Test {
  protected:
@@ -283,6 +328,36 @@ TEST_F(CacheStore, WhoNamesNoVersionNeverHearsThatItChanged) {
     ASSERT_TRUE(done.status.ok()) << done.status.message();
     EXPECT_EQ(done.etag, objects_["a"].second);
     expect_bytes(done, "a", 0, kMiB);
+  }
+}
+
+// Of whatever store: they share the threads that read files.
+TEST_F(CacheStore, AStoreThatDoesNotAnswerHoldsUpNoReadThatNeedsNoAnswer) {
+  put("a", content(kMiB, 1));
+  const auto cache = open_cache();
+  const auto store = wrap(cache);
+  expect_read(*store, "a", 0, kMiB);
+  cache->flush();
+  const auto gate = std::make_shared<HeadGate>();
+  const auto silent =
+      cache_reads(std::make_unique<GatedStore>(*origin_->new_handle(), gate), cache);
+  gate->set_open(false);
+  constexpr std::size_t kAsked = 8;  // As many as the cache has threads to read.
+  for (std::size_t i = 0; i < kAsked; ++i) {
+    Request request = get("a", 0, kMiB);
+    request.etag = {};
+    ASSERT_EQ(silent->submit({&request, 1}), 1U);
+  }
+  gate->await_waiting(kAsked);
+  expect_read(*store, "a", 0, kMiB);
+  EXPECT_EQ(fetched_->load(), kMiB);
+  gate->set_open(true);
+  for (std::size_t i = 0; i < kAsked; ++i) {
+    Completion done;
+    while (silent->wait({&done, 1}, TimePoint::max()) == 0) {
+    }
+    expect_bytes(done, "a", 0, kMiB);
+    EXPECT_TRUE(done.was_cached);
   }
 }
 

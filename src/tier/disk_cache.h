@@ -55,10 +55,7 @@ class DiskCache final : public Cache, public Tier {
   void drop(const ExtentName& range) override;
   bool wants_plans() const noexcept override { return true; }
   std::shared_ptr<OwnPlan> publish_plan(std::vector<PlanEntry> entries) override;
-  bool run(ThreadPool::Task&& task, bool may_block) override {
-    static_cast<void>(may_block);  // All of them do.
-    return readers_.submit(std::move(task));
-  }
+  bool run(ThreadPool::Task&& task) override { return readers_.submit(std::move(task)); }
   void run_later(TimePoint due, ThreadPool::Task task) override {
     delayed_.add(due, std::move(task));
   }

@@ -11,7 +11,7 @@
 namespace headrace::tier {
 namespace {
 
-/// Sealing and asking stores for versions.
+/// They seal, and look again.
 constexpr std::size_t kWorkers = 2;
 constexpr std::size_t kQueue = 16384;
 constexpr std::uint64_t kMostBufferBytes = std::uint64_t{64} << 30;
@@ -61,12 +61,6 @@ void RemoteTier::allow_buffers(std::uint64_t bytes) noexcept {
 void RemoteTier::flush() {
   MutexLock lock(writes_mutex_);
   while (writes_pending_ > 0) lock.wait(writes_done_);
-}
-
-bool RemoteTier::run(ThreadPool::Task&& task, bool may_block) {
-  if (may_block) return workers_->submit(std::move(task));
-  task();
-  return true;
 }
 
 // --- reading ---

@@ -83,9 +83,9 @@ class Tier {
   /// to know.
   virtual std::shared_ptr<OwnPlan> publish_plan(std::vector<PlanEntry> entries) = 0;
 
-  /// Runs `task`, which may read(), where that is allowed; `may_block`: and take its time. False:
-  /// too many wait.
-  virtual bool run(ThreadPool::Task&& task, bool may_block) = 0;
+  /// Runs `task`, which may read() and asks nobody else, where that is allowed. False: too many
+  /// wait.
+  virtual bool run(ThreadPool::Task&& task) = 0;
   /// The same at `due`, surely.
   virtual void run_later(TimePoint due, ThreadPool::Task task) = 0;
 

@@ -1,10 +1,12 @@
 #pragma once
 /// \file
-/// Versions: which version of an object a store has now, remembered for a moment. For reads that
-/// name none.
+/// Versions: which version of an object a store has now, remembered for a moment, and the threads
+/// that ask for it. For reads that name none.
 ///
 /// Threads: any.
+#include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +14,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/thread_pool.h"
 #include "headrace/clock.h"
 
 namespace headrace::tier {
@@ -41,12 +44,23 @@ class Versions {
     known_.erase(std::string(key));
   }
 
+  /// Runs `task`, which may ask the store. A store that is slow to answer has these threads, and
+  /// they have no other: whoever needs no answer of it does not wait for them. False: too many
+  /// wait.
+  bool ask(ThreadPool::Task&& task) {
+    std::call_once(has_asked_, [this] { askers_.emplace(kAskers, kQueue); });
+    return askers_->submit(std::move(task));
+  }
+
  private:
   static constexpr std::chrono::seconds kMemory{1};
   static constexpr std::size_t kMostKnown = 10'000;
+  static constexpr std::size_t kAskers = 8, kQueue = 16384;
 
   Mutex mutex_;
   std::unordered_map<std::string, std::pair<Version, TimePoint>> known_ HEADRACE_GUARDED_BY(mutex_);
+  std::once_flag has_asked_;
+  std::optional<ThreadPool> askers_;  // Last: tasks use all of the above.
 };
 
 }  // namespace headrace::tier
