@@ -362,11 +362,12 @@ bool CacheHandle::accept(Request& request) {
 bool CacheHandle::find_version(Slot& slot) {
   auto version = versions_->find(slot.key, tier_->clock().now());
   if (!version) {
+    const std::uint64_t since = versions_->forgotten_count();
     auto info = inner().head(std::string(slot.key),
                              {.deadline = slot.request.deadline, .stop = stop_.get_token()});
     if (!info || info->etag.empty()) return false;
     version = {.etag = std::move(info->etag), .size_bytes = info->size_bytes};
-    versions_->note(slot.key, *version, tier_->clock().now());
+    versions_->note(slot.key, *version, tier_->clock().now(), since);
   }
   const std::uint64_t offset = slot.request.offset_bytes;
   if (offset >= version->size_bytes) return false;

@@ -128,13 +128,16 @@ class CacheStore : public ::testing::Test {
   }
 
   std::string put(const std::string& key, const std::string& bytes) {
+    return put(key, bytes, *origin_);
+  }
+  std::string put(const std::string& key, const std::string& bytes, Store& store) {
     Request request;
     request.op = Op::kPut;
     request.key = key;
     request.length_bytes = bytes.size();
     request.slab = *pool_->acquire(bytes.size(), TimePoint::max());
     std::memcpy(request.slab.bytes().data(), bytes.data(), bytes.size());
-    const Completion done = run(*origin_, std::move(request));
+    const Completion done = run(store, std::move(request));
     EXPECT_TRUE(done.status.ok()) << done.status.message();
     objects_[key] = {bytes, done.etag};
     return done.etag;
@@ -329,6 +332,35 @@ TEST_F(CacheStore, WhoNamesNoVersionNeverHearsThatItChanged) {
     EXPECT_EQ(done.etag, objects_["a"].second);
     expect_bytes(done, "a", 0, kMiB);
   }
+}
+
+// What head() told before a write, and brings after it, is nobody's version any more.
+TEST_F(CacheStore, AReadAfterOnesOwnWriteIsOfWhatWasWritten) {
+  put("a", content(kMiB, 1));
+  const auto cache = open_cache();
+  const auto gate = std::make_shared<HeadGate>();
+  const auto store = cache_reads(std::make_unique<GatedStore>(*origin_->new_handle(), gate), cache);
+  const auto writer = *store->new_handle();
+  expect_read(*store, "a", 0, kMiB);
+  cache->flush();
+  const auto unnamed = [&] {
+    Request request = get("a", 0, kMiB);
+    request.etag = {};
+    return request;
+  };
+  gate->set_open(false);
+  Request before = unnamed();
+  ASSERT_EQ(store->submit({&before, 1}), 1U);
+  gate->await_waiting(1);
+  put("a", content(kMiB, 2), *writer);
+  gate->set_open(true);
+  Completion first;
+  while (store->wait({&first, 1}, TimePoint::max()) == 0) {
+  }
+  ASSERT_TRUE(first.status.ok()) << "of either version: it was under way";
+  const Completion after = run(*store, unnamed());
+  ASSERT_TRUE(after.status.ok()) << after.status.message();
+  expect_bytes(after, "a", 0, kMiB);
 }
 
 // Of whatever store: they share the threads that read files.

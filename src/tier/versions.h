@@ -33,14 +33,23 @@ class Versions {
     if (found == known_.end() || now - found->second.second > kMemory) return std::nullopt;
     return found->second.first;
   }
-  void note(std::string_view key, Version version, TimePoint now) {
+  /// How often something was forgotten.
+  std::uint64_t forgotten_count() {
     MutexLock lock(mutex_);
+    return forgotten_count_;
+  }
+  /// What a store has told that was asked when forgotten_count() was `since`. It is not remembered
+  /// if something was forgotten meanwhile: it may be what there was before a write.
+  void note(std::string_view key, Version version, TimePoint now, std::uint64_t since) {
+    MutexLock lock(mutex_);
+    if (forgotten_count_ != since) return;
     if (known_.size() >= kMostKnown) known_.clear();
     known_[std::string(key)] = {std::move(version), now};
   }
   /// It is being written, or was not what it was taken for.
   void forget(std::string_view key) {
     MutexLock lock(mutex_);
+    ++forgotten_count_;
     known_.erase(std::string(key));
   }
 
@@ -58,6 +67,7 @@ class Versions {
   static constexpr std::size_t kAskers = 8, kQueue = 16384;
 
   Mutex mutex_;
+  std::uint64_t forgotten_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::string, std::pair<Version, TimePoint>> known_ HEADRACE_GUARDED_BY(mutex_);
   std::once_flag has_asked_;
   std::optional<ThreadPool> askers_;  // Last: tasks use all of the above.
