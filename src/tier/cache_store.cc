@@ -80,17 +80,14 @@ class CacheHandle final : public ForwardingStore {
   }
 
   void cancel(std::uint64_t tag) override {
-    std::vector<std::uint64_t> inside;
-    {
-      MutexLock lock(mutex_);
-      for (std::size_t i = 0; i < slots_.size(); ++i) {
-        if (!slots_[i].is_used || slots_[i].tag != tag) continue;
-        slots_[i].is_cancelled = true;
-        inside.push_back(i);
-      }
-      drop_cancelled();
+    // Under the lock: the number of a slot that is free again may be another request's.
+    MutexLock lock(mutex_);
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (!slots_[i].is_used || slots_[i].tag != tag) continue;
+      slots_[i].is_cancelled = true;
+      if (slots_[i].is_inside) inner().cancel(i);
     }
-    for (const std::uint64_t i : inside) inner().cancel(i);
+    drop_cancelled();
     inner().wake();
   }
 
@@ -383,7 +380,7 @@ bool CacheHandle::find_version(Slot& slot) {
 }
 
 void CacheHandle::restore(Slot& slot) noexcept {
-  slot.is_kept = slot.is_inside = false;
+  slot.is_kept = false;
   slot.request.etag = slot.etag = {};
   slot.own_etag.clear();
   slot.request.length_bytes = slot.asked_bytes;
@@ -574,6 +571,7 @@ bool CacheHandle::take_inside(Completion& completion) {
       restore(slot);
       slot.flight = Tier::Flight();
       slot.request.slab = std::move(completion.slab);
+      slot.is_inside = false;
       --inside_count_;
       waiting_.push_back(index);
       return false;

@@ -24,6 +24,7 @@
 #include "headrace/cache.h"
 #include "headrace/forwarding_store.h"
 #include "store/fault/fault_store.h"
+#include "store/fault/reused_tag.h"
 #include "store/memory/memory_store.h"
 #include "tier/extent_file.h"
 
@@ -391,6 +392,31 @@ TEST_F(CacheStore, AStoreThatDoesNotAnswerHoldsUpNoReadThatNeedsNoAnswer) {
     expect_bytes(done, "a", 0, kMiB);
     EXPECT_TRUE(done.was_cached);
   }
+}
+
+TEST_F(CacheStore, CancelReachesNoRequestThatCameInBetween) {
+  put("a", content(1000, 1));
+  put("b", content(1000, 2));
+  const auto seen = std::make_shared<ReusedTag>();
+  const auto store =
+      cache_reads(std::make_unique<ReusedTagStore>(*origin_->new_handle(), seen), open_cache());
+  const auto submit = [&](const std::string& key, std::uint64_t tag) {
+    Request request = get(key, 0, 1000);
+    request.etag = {};
+    request.tag = tag;
+    ASSERT_EQ(store->submit({&request, 1}), 1U);
+  };
+  Completion done;
+  seen->meanwhile = [&] {
+    while (store->wait({&done, 1}, TimePoint::max()) == 0) {
+    }
+    submit("b", 2);
+  };
+  submit("a", 1);
+  store->cancel(1);
+  seen->thread.join();
+  EXPECT_EQ(done.tag, 1U);
+  EXPECT_EQ(seen->cancelled_key, "a");
 }
 
 TEST_F(CacheStore, AReadPastCachesReplacesWhatIsThere) {

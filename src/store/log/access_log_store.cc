@@ -96,14 +96,11 @@ class LogHandle final : public ForwardingStore {
   }
 
   void cancel(std::uint64_t tag) override {
-    std::vector<std::uint64_t> indexes;
-    {
-      MutexLock lock(mutex_);
-      for (std::size_t i = 0; i < slots_.size(); ++i) {
-        if (slots_[i].is_used && slots_[i].tag == tag) indexes.push_back(i);
-      }
+    // Under the lock: the number of a slot that is free again may be another request's.
+    MutexLock lock(mutex_);
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].is_used && slots_[i].tag == tag) inner().cancel(i);
     }
-    for (const std::uint64_t index : indexes) inner().cancel(index);
   }
   void stop() noexcept override {
     inner().stop();

@@ -11,6 +11,7 @@
 #include "headrace/access_log.h"
 #include "headrace/router.h"
 #include "store/fault/fault_store.h"
+#include "store/fault/reused_tag.h"
 #include "store/memory/memory_store.h"
 
 namespace headrace {
@@ -287,6 +288,25 @@ TEST_F(AccessLogStoreTest, MustBeAskedForEveryAccess) {
   EXPECT_EQ(store_->local_directory(), "");
   EXPECT_EQ(store_->url(), "memory://m");
   EXPECT_EQ(store_->traits().can_write, inner_->traits().can_write);
+}
+
+TEST_F(AccessLogStoreTest, CancelReachesNoRequestThatCameInBetween) {
+  ASSERT_TRUE(write_object(*inner_, *pool_, "y", "0123456789"));
+  const auto seen = std::make_shared<ReusedTag>();
+  store_ = log_accesses(std::make_unique<ReusedTagStore>(*inner_->new_handle(), seen), log_);
+  Completion done;
+  seen->meanwhile = [&] {
+    while (store_->wait({&done, 1}, TimePoint::max()) == 0) {
+    }
+    Request next = get_request("y", 0, 10, 2);
+    EXPECT_EQ(store_->submit({&next, 1}), 1U);
+  };
+  Request first = get_request("x", 0, 10, 1);
+  ASSERT_EQ(store_->submit({&first, 1}), 1U);
+  store_->cancel(1);
+  seen->thread.join();
+  EXPECT_EQ(done.tag, 1U);
+  EXPECT_EQ(seen->cancelled_key, "x");
 }
 
 }  // namespace
