@@ -85,7 +85,10 @@ class CacheHandle final : public ForwardingStore {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       if (!slots_[i].is_used || slots_[i].tag != tag) continue;
       slots_[i].is_cancelled = true;
-      if (slots_[i].is_inside) inner().cancel(i);
+      if (slots_[i].is_inside)
+        inner().cancel(i);
+      else
+        tier_->hurry(&slots_[i]);
     }
     drop_cancelled();
     inner().wake();
@@ -95,7 +98,10 @@ class CacheHandle final : public ForwardingStore {
     {
       MutexLock lock(mutex_);
       is_stopped_ = true;
-      for (Slot& slot : slots_) slot.is_cancelled = slot.is_used;
+      for (Slot& slot : slots_) {
+        slot.is_cancelled = slot.is_used;
+        if (slot.is_used && !slot.is_inside) tier_->hurry(&slot);
+      }
       drop_cancelled();
     }
     changed_.notify_all();
@@ -235,7 +241,8 @@ class CacheHandle final : public ForwardingStore {
   void look(std::size_t index, Slot& slot);
   /// What it found.
   void end_look(std::size_t index, Tier::Found found, std::uint64_t object_size);
-  /// Until somebody else has fetched it, or has had long enough.
+  /// Until somebody else has fetched it, or has had long enough; no longer than its deadline, or
+  /// until it is cancelled.
   void wait_for_flight(std::size_t index, Slot& slot);
   /// To the store, as soon as that takes it.
   void send(std::size_t index);
@@ -470,7 +477,10 @@ void CacheHandle::wait_for_flight(std::size_t index, Slot& slot) {
   const auto waited = now - (slot.patience - kFlightPatience);
   const auto pause = slot.flight ? std::max<TimePoint::duration>(kFlightPause, waited / 4)
                                  : TimePoint::duration(kFlightPause);
-  tier_->run_later(now + pause, [this, index] { look_up(index); });
+  const auto left = slot.request.deadline - tier_->clock().now();
+  MutexLock lock(mutex_);  // Who cancels it hurries it, or has done so before it waits.
+  tier_->run_later(slot.is_cancelled ? now : now + std::min(pause, left), &slot,
+                   [this, index] { look_up(index); });
 }
 
 void CacheHandle::complete(std::size_t index, Status status, TimePoint began,

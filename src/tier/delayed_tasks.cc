@@ -1,5 +1,8 @@
 #include "tier/delayed_tasks.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace headrace::tier {
 
 DelayedTasks::~DelayedTasks() {
@@ -11,9 +14,20 @@ DelayedTasks::~DelayedTasks() {
   thread_.join();
 }
 
-void DelayedTasks::add(TimePoint due, ThreadPool::Task task) {
+void DelayedTasks::add(TimePoint due, const void* name, ThreadPool::Task task) {
   MutexLock lock(mutex_);
-  later_.push({due, std::move(task)});
+  later_.emplace(due, Later{name, std::move(task)});
+  changed_.notify_all();
+}
+
+void DelayedTasks::hurry(const void* name) {
+  MutexLock lock(mutex_);
+  const auto found = std::find_if(later_.begin(), later_.end(),
+                                  [&](const auto& later) { return later.second.name == name; });
+  if (found == later_.end()) return;
+  auto node = later_.extract(found);
+  node.key() = system_clock().now();
+  later_.insert(std::move(node));
   changed_.notify_all();
 }
 
@@ -24,16 +38,16 @@ void DelayedTasks::run() {
       lock.wait(changed_);
       continue;
     }
-    const TimePoint due = later_.top().due;
-    if (system_clock().now() < due) {
-      lock.wait_until(changed_, due);
-      continue;
-    }
-    Later next = later_.top();
-    later_.pop();
-    if (!pool_.submit(next.task)) {
-      next.due += std::chrono::milliseconds(1);
-      later_.push(std::move(next));
+    const auto next = later_.begin();
+    const TimePoint now = system_clock().now();
+    if (now < next->first) {
+      lock.wait_until(changed_, next->first);
+    } else if (pool_.submit(next->second.task)) {
+      later_.erase(next);
+    } else {
+      auto node = later_.extract(next);
+      node.key() = now + std::chrono::milliseconds(1);
+      later_.insert(std::move(node));
     }
   }
 }

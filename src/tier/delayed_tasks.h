@@ -4,10 +4,8 @@
 ///
 /// Threads: any.
 #include <condition_variable>
-#include <queue>
+#include <map>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "base/mutex.h"
 #include "base/thread_pool.h"
@@ -24,21 +22,23 @@ class DelayedTasks {
   DelayedTasks(const DelayedTasks&) = delete;
   DelayedTasks& operator=(const DelayedTasks&) = delete;
 
-  /// Runs `task` in the pool at `due` of system_clock(), or as soon as that takes it.
-  void add(TimePoint due, ThreadPool::Task task);
+  /// Runs `task` in the pool at `due` of system_clock(), or as soon as that takes it. `name`: for
+  /// hurry(); one task at a time has it.
+  void add(TimePoint due, const void* name, ThreadPool::Task task);
+  /// The task of this name is due now. Nothing where there is none.
+  void hurry(const void* name);
 
  private:
   struct Later {
-    TimePoint due;
+    const void* name = nullptr;
     ThreadPool::Task task;
-    bool operator<(const Later& o) const noexcept { return due > o.due; }  // The first on top.
   };
   void run();
 
   ThreadPool& pool_;
   Mutex mutex_;
   std::condition_variable changed_;
-  std::priority_queue<Later> later_ HEADRACE_GUARDED_BY(mutex_);
+  std::multimap<TimePoint, Later> later_ HEADRACE_GUARDED_BY(mutex_);
   bool is_ending_ HEADRACE_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // Last: it uses all of the above.
 };

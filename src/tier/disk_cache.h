@@ -56,9 +56,10 @@ class DiskCache final : public Cache, public Tier {
   bool wants_plans() const noexcept override { return true; }
   std::shared_ptr<OwnPlan> publish_plan(std::vector<PlanEntry> entries) override;
   bool run(ThreadPool::Task&& task) override { return readers_.submit(std::move(task)); }
-  void run_later(TimePoint due, ThreadPool::Task task) override {
-    delayed_.add(due, std::move(task));
+  void run_later(TimePoint due, const void* name, ThreadPool::Task task) override {
+    delayed_.add(due, name, std::move(task));
   }
+  void hurry(const void* name) override { delayed_.hurry(name); }
   Pace& pace() noexcept override { return pace_; }
   Clock& clock() const noexcept override { return directory_->clock(); }
   std::uint64_t least_unnamed_bytes() const noexcept override {

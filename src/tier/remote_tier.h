@@ -57,9 +57,10 @@ class RemoteTier final : public Tier {
     task();
     return true;
   }
-  void run_later(TimePoint due, ThreadPool::Task task) override {
-    delayed_->add(due, std::move(task));
+  void run_later(TimePoint due, const void* name, ThreadPool::Task task) override {
+    delayed_->add(due, name, std::move(task));
   }
+  void hurry(const void* name) override { delayed_->hurry(name); }
   Pace& pace() noexcept override { return pace_; }
   Clock& clock() const noexcept override { return clock_; }
   std::uint64_t least_unnamed_bytes() const noexcept override {

@@ -86,8 +86,10 @@ class Tier {
   /// Runs `task`, which may read() and asks nobody else, where that is allowed. False: too many
   /// wait.
   virtual bool run(ThreadPool::Task&& task) = 0;
-  /// The same at `due`, surely.
-  virtual void run_later(TimePoint due, ThreadPool::Task task) = 0;
+  /// The same at `due`, surely. `name`: for hurry(); one task at a time has it.
+  virtual void run_later(TimePoint due, const void* name, ThreadPool::Task task) = 0;
+  /// What is to run later by this name runs as soon as may be.
+  virtual void hurry(const void* name) = 0;
 
   /// To be told of reads of Pace::kLeastBytes and more.
   virtual Pace& pace() noexcept = 0;
