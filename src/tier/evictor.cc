@@ -51,12 +51,14 @@ Evictor::Evictor(CacheDirectory& directory, Pins& pins, const CacheOptions& opti
 // --- reserving ---
 
 std::uint64_t Evictor::capacity_bytes() const {
-  const std::uint64_t used = directory_.ledger().used_bytes();
+  // Without reservations: of what is not written yet the disk knows nothing. What is written and no
+  // file yet counts twice, which is too little room for a moment.
+  const std::uint64_t files = directory_.ledger().file_bytes();
   const std::uint64_t free = free_bytes();
   const std::uint64_t floor = free_floor_bytes_;
   if (free == UINT64_MAX) return limit_bytes_;
-  if (free < floor) return std::min(limit_bytes_, used - std::min(floor - free, used));
-  return std::min(limit_bytes_, used + (free - floor));
+  if (free < floor) return std::min(limit_bytes_, files - std::min(floor - free, files));
+  return std::min(limit_bytes_, files + (free - floor));
 }
 
 /// UINT64_MAX: unknown.

@@ -3,6 +3,7 @@
 #include "tier/evictor.h"
 
 #include <gtest/gtest.h>
+#include <sys/statvfs.h>
 
 #include <string>
 
@@ -47,6 +48,22 @@ TEST_F(EvictorTest, ADiskWithLessThanItsFloorHasNoRoom) {
   EXPECT_EQ(evictor_->capacity_bytes(), 0U);
   EXPECT_FALSE(evictor_->reserve(info_of("s3://b/1")));
   EXPECT_EQ(directory_->ledger().used_bytes(), 0U);
+}
+
+// Others may fill the disk or empty it meanwhile, but hardly a quarter of what is free.
+TEST_F(EvictorTest, WhatIsReservedIsTakenOffWhatTheDiskHasFree) {
+  struct statvfs disk {};
+  ASSERT_EQ(::statvfs(place_.path().c_str(), &disk), 0);
+  const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
+  open_directory({.directory = place_.path(), .free_floor_bytes = free / 4});
+  const auto half_of_it = [&](const std::string& url) {
+    ExtentInfo info = info_of(url);
+    info.name.length_bytes = free / 2;
+    return info;
+  };
+  EXPECT_TRUE(evictor_->reserve(half_of_it("s3://b/1")));
+  EXPECT_FALSE(evictor_->reserve(half_of_it("s3://b/2")));
+  EXPECT_FALSE(evictor_->reserve(half_of_it("s3://b/3")));
 }
 
 TEST_F(EvictorTest, AnExtentGoesForAnother) {
