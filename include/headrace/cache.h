@@ -36,8 +36,9 @@ struct CacheOptions {
   /// of an encrypted directory need not be known.
   bool is_for_reads = true;
   /// Bytes of files that the directory may hold, written by anybody; 0: as much as free_floor_bytes
-  /// leaves, or the limit under which this process has the directory open already. Where processes
-  /// name different limits, each keeps its own.
+  /// leaves, or the limit under which this process has the directory open, before or later: the
+  /// first that is named, and another is an error. Where processes name different limits, each
+  /// keeps its own.
   std::uint64_t limit_bytes = 0;
   /// Free bytes of the file system below which nothing is added. Default: a twentieth of it, at
   /// most 16 GiB.
@@ -81,9 +82,9 @@ class Cache {
  public:
   /// Takes part in the cache of a directory. Processes that open a directory twice get one object.
   /// What killed processes left behind is made good. Errors: those of the file system; kUnsupported
-  /// (a file system without locks, a cache of another version), kInvalidArgument (options; a key
-  /// for a directory that is not encrypted, is_group_shared for one that is not shared), kDenied
-  /// (an encrypted directory with another key, or for reads without one).
+  /// (a file system without locks, a cache of another version), kInvalidArgument (options; another
+  /// limit; a key for a directory that is not encrypted, is_group_shared for one that is not
+  /// shared), kDenied (an encrypted directory with another key, or for reads without one).
   static Result<std::shared_ptr<Cache>> open(const CacheOptions& options);
   /// Waits for files under way.
   virtual ~Cache() = default;

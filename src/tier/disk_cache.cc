@@ -84,7 +84,7 @@ Result<std::shared_ptr<DiskCache>> DiskCache::create(const CacheOptions& options
 Status DiskCache::share(const CacheOptions& options) {
   if (Status status = check_readable(); options.is_for_reads && !status.ok())
     return std::move(status).annotate("cache " + options.directory);
-  if (options.limit_bytes != 0 && options_.limit_bytes != options.limit_bytes)
+  if (options.limit_bytes != 0 && !evictor_.agree_on_limit(options.limit_bytes))
     return Status(Code::kInvalidArgument,
                   "cache: " + options.directory +
                       " is open in this process with another limit; give the same cache_limit");
@@ -155,7 +155,7 @@ Result<CacheUsage> DiskCache::usage() {
   CacheUsage usage;
   Status status;
   const auto count = [&]() -> std::optional<std::uint64_t> {
-    usage = {.limit_bytes = options_.limit_bytes, .key_id = directory_->key_id()};
+    usage = {.limit_bytes = evictor_.limit_bytes(), .key_id = directory_->key_id()};
     status = directory_->index().visit([&](const ExtentName& extent) {
       ++usage.extent_count;
       usage.file_bytes += file_bytes(extent);

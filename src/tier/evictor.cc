@@ -43,12 +43,22 @@ std::uint64_t default_floor(int root) {
 Evictor::Evictor(CacheDirectory& directory, Pins& pins, const CacheOptions& options)
     : directory_(directory),
       pins_(pins),
-      limit_bytes_(options.limit_bytes > 0 ? options.limit_bytes : UINT64_MAX),
+      limit_bytes_(options.limit_bytes > 0 ? options.limit_bytes : kNoLimit),
       free_floor_bytes_(options.free_floor_bytes != UINT64_MAX ? options.free_floor_bytes
                                                                : default_floor(directory.root())),
       next_bucket_(random_bucket()) {}
 
 // --- reserving ---
+
+bool Evictor::agree_on_limit(std::uint64_t limit_bytes) noexcept {
+  std::uint64_t known = kNoLimit;
+  return limit_bytes_.compare_exchange_strong(known, limit_bytes) || known == limit_bytes;
+}
+
+std::uint64_t Evictor::limit_bytes() const noexcept {
+  const std::uint64_t limit = limit_bytes_.load();
+  return limit == kNoLimit ? 0 : limit;
+}
 
 std::uint64_t Evictor::capacity_bytes() const {
   // Without reservations: of what is not written yet the disk knows nothing. What is written and no
@@ -56,9 +66,10 @@ std::uint64_t Evictor::capacity_bytes() const {
   const std::uint64_t files = directory_.ledger().file_bytes();
   const std::uint64_t free = free_bytes();
   const std::uint64_t floor = free_floor_bytes_;
-  if (free == UINT64_MAX) return limit_bytes_;
-  if (free < floor) return std::min(limit_bytes_, files - std::min(floor - free, files));
-  return std::min(limit_bytes_, files + (free - floor));
+  const std::uint64_t limit = limit_bytes_.load();
+  if (free == UINT64_MAX) return limit;
+  if (free < floor) return std::min(limit, files - std::min(floor - free, files));
+  return std::min(limit, files + (free - floor));
 }
 
 /// UINT64_MAX: unknown.

@@ -32,6 +32,10 @@ class Evictor {
   /// Makes files and reservations take `target_bytes` at most. Bytes of files that went. `wanted`:
   /// to make room for it; what is needed before it stays.
   std::uint64_t evict_to(std::uint64_t target_bytes, const ExtentInfo* wanted = nullptr);
+  /// Takes a limit (> 0) where there is none. False: there is another one.
+  bool agree_on_limit(std::uint64_t limit_bytes) noexcept;
+  /// 0: none.
+  std::uint64_t limit_bytes() const noexcept;
   /// What files and reservations may take now: the limit, or less where the disk has less room.
   std::uint64_t capacity_bytes() const;
   /// Somebody looks for an extent: what found no room may find some when enough have.
@@ -62,7 +66,8 @@ class Evictor {
 
   CacheDirectory& directory_;
   Pins& pins_;
-  const std::uint64_t limit_bytes_;       // UINT64_MAX: none.
+  static constexpr std::uint64_t kNoLimit = UINT64_MAX;
+  std::atomic<std::uint64_t> limit_bytes_;
   const std::uint64_t free_floor_bytes_;  // Of the file system; stay free.
   std::atomic<bool> has_told_no_room_{false};
 

@@ -66,6 +66,16 @@ TEST_F(EvictorTest, WhatIsReservedIsTakenOffWhatTheDiskHasFree) {
   EXPECT_FALSE(evictor_->reserve(half_of_it("s3://b/3")));
 }
 
+TEST_F(EvictorTest, TheFirstLimitThatIsNamedHolds) {
+  open_directory({.directory = place_.path(), .free_floor_bytes = 0});
+  EXPECT_EQ(evictor_->limit_bytes(), 0U);
+  EXPECT_TRUE(evictor_->agree_on_limit(kFileBytes));
+  EXPECT_FALSE(evictor_->agree_on_limit(kFileBytes * 2));
+  EXPECT_TRUE(evictor_->agree_on_limit(kFileBytes));
+  EXPECT_EQ(evictor_->limit_bytes(), kFileBytes);
+  EXPECT_EQ(evictor_->capacity_bytes(), kFileBytes);
+}
+
 TEST_F(EvictorTest, AnExtentGoesForAnother) {
   open_directory(
       {.directory = place_.path(), .limit_bytes = kFileBytes * 3 / 2, .free_floor_bytes = 0});

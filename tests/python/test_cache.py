@@ -235,6 +235,16 @@ def test_errors_say_what_to_do(root: Path, tmp_path: Path) -> None:
         hr.Store(root, cache=tmp_path / "cache", cache_limit="2GB")
 
 
+def test_a_cache_without_a_limit_takes_the_first_that_is_named(tmp_path: Path) -> None:
+    cache = hr.Cache(tmp_path / "cache", create=True)
+    with hr.Store("memory://x", cache=tmp_path / "cache", cache_limit="1MB"):
+        assert cache._native.capacity() == 1_000_000
+    hr.Store("memory://x", cache=tmp_path / "cache", cache_limit="1MB").close()
+    hr.Store("memory://x", cache=tmp_path / "cache").close()
+    with pytest.raises(hr.InvalidArgumentError, match="another limit"):
+        hr.Store("memory://x", cache=tmp_path / "cache", cache_limit="2MB")
+
+
 def test_the_command_line_looks_into_it(root: Path, tmp_path: Path, cli: Callable[..., Done]) -> None:
     cache = str(tmp_path / "cache")
     with (
