@@ -74,7 +74,8 @@ struct CachedExtent {
 };
 
 struct CacheCheck {
-  std::uint64_t extent_count = 0, data_bytes = 0;
+  std::uint64_t extent_count = 0;
+  std::uint64_t data_bytes = 0;    ///< Of those that are not broken.
   std::uint64_t broken_count = 0;  ///< Deleted.
 };
 
@@ -96,11 +97,13 @@ class Cache {
   virtual Result<CacheUsage> usage() = 0;
   /// Calls `visit` for each extent, with its header read. Errors: those of the directory.
   virtual Status list(const std::function<void(const CachedExtent&)>& visit) = 0;
-  /// Reads everything and deletes what does not match its sums, or with a key its tags. `progress`:
-  /// bytes so far; false ends it early.
+  /// Reads everything and deletes what does not match its sums, or with a key its tags, or cannot
+  /// be read. `progress`: bytes so far; false ends it early. Errors: those of the directory; those
+  /// of deleting and opening files, when all were looked at.
   virtual Result<CacheCheck> verify(const std::function<bool(std::uint64_t)>& progress) = 0;
   /// Deletes extents of objects whose URL begins with `url_prefix` (empty: all). Returns the bytes
-  /// of files that went.
+  /// of files that went. Errors: those of the directory; those of deleting, when all that can go
+  /// are gone.
   virtual Result<std::uint64_t> remove(const std::string& url_prefix) = 0;
   /// Deletes what is needed last until files take `bytes` at most. Returns the bytes that went.
   virtual Result<std::uint64_t> shrink(std::uint64_t bytes) = 0;

@@ -60,14 +60,15 @@ Fd CacheDirectory::open_extent(const ExtentName& extent) const {
   return Fd(::openat(root_.get(), path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
 }
 
-bool CacheDirectory::unlink_extent(const ExtentName& extent) {
+Result<bool> CacheDirectory::unlink_extent(const ExtentName& extent) {
   const std::string path = extent_path(extent);
   Ledger::Change change(*ledger_);
   const bool is_gone = ::unlinkat(root_.get(), path.c_str(), 0) == 0;
   if (!is_gone && errno != ENOENT) {
     // A file system that takes no change: it is still there to be read.
-    note_failure(errno_status(errno, "cache: deleting " + path));
-    return false;
+    Status failure = errno_status(errno, "cache: deleting " + path);
+    note_failure(failure);
+    return failure;
   }
   if (is_gone) change.subtract(file_bytes(extent));
   index_.remove(extent);
@@ -75,7 +76,7 @@ bool CacheDirectory::unlink_extent(const ExtentName& extent) {
 }
 
 void CacheDirectory::drop_extent(const ExtentName& extent) {
-  unlink_extent(extent);
+  static_cast<void>(unlink_extent(extent));
   index_.remove(extent);
 }
 

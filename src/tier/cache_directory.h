@@ -47,8 +47,8 @@ class CacheDirectory {
 
   /// An extent's file, to be read. Empty: errno says why.
   Fd open_extent(const ExtentName& extent) const;
-  /// Deletes an extent. Whether a file went.
-  bool unlink_extent(const ExtentName& extent);
+  /// Deletes an extent. Whether a file went. Errors: those of deleting, which are noted.
+  Result<bool> unlink_extent(const ExtentName& extent);
   /// Sees to it that an extent is not found again, even where it cannot be deleted.
   void drop_extent(const ExtentName& extent);
 

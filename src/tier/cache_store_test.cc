@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <filesystem>
@@ -602,6 +603,55 @@ TEST_F(CacheStore, VerifyDeletesWhatIsBroken) {
   EXPECT_EQ(check->extent_count, 2U);
   EXPECT_EQ(check->broken_count, 1U);
   EXPECT_EQ(files().size(), 1U);
+}
+
+TEST_F(CacheStore, VerifyAndRemoveSayWhatCannotBeDeleted) {
+  put("a", content(3000, 1));
+  const auto cache = open_cache();
+  const auto store = wrap(cache);
+  for (std::uint64_t at = 0; at < 3000; at += 1000) expect_read(*store, "a", at, 1000);
+  cache->flush();
+  const auto all = files();
+  ASSERT_EQ(all.size(), 3U);
+  std::filesystem::remove(all[0]);
+  std::filesystem::create_directory(all[0]);
+  std::filesystem::resize_file(all[1], 10);
+  auto check = cache->verify(nullptr);
+  ASSERT_FALSE(check) << "a directory cannot be deleted as a file is";
+  EXPECT_NE(check.error().message().find("of 3 extents 2 are broken"), std::string::npos)
+      << check.error().message();
+  EXPECT_EQ(files(), std::vector<std::filesystem::path>{all[2]});
+  EXPECT_FALSE(cache->remove(""));
+  EXPECT_TRUE(files().empty());
+  std::filesystem::remove(all[0]);
+  EXPECT_TRUE(cache->remove(""));
+}
+
+TEST_F(CacheStore, VerifyDeletesWhatClaimsMoreThanThereIs) {
+  put("a", content(1000, 1));
+  const auto cache = open_cache();
+  const auto store = wrap(cache);
+  expect_read(*store, "a", 0, 1000);
+  cache->flush();
+  const std::filesystem::path good = files().front();
+  const auto bucket = good.parent_path();
+  const std::string object = good.filename().string().substr(0, 32);
+  // Without their headers' word for it, sizes are not believed either.
+  for (const std::uint64_t length :
+       {std::uint64_t{1} << 60, UINT64_MAX - 1, std::uint64_t{1} << 40}) {
+    char name[64];
+    std::snprintf(name, sizeof(name), "%s-0-%llx", object.c_str(),
+                  static_cast<unsigned long long>(length));
+    std::ofstream(bucket / name) << "x";
+    if (length == std::uint64_t{1} << 40)
+      std::filesystem::resize_file(bucket / name, file_bytes({{}, 0, length}));
+  }
+  auto check = cache->verify(nullptr);
+  ASSERT_TRUE(check) << check.error().message();
+  EXPECT_EQ(check->extent_count, 4U);
+  EXPECT_EQ(check->broken_count, 3U);
+  EXPECT_EQ(check->data_bytes, 1000U);
+  EXPECT_EQ(files(), std::vector<std::filesystem::path>{good});
 }
 
 // Against the objects themselves: random reads through several handles over a store that holds

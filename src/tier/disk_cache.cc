@@ -188,45 +188,73 @@ Status DiskCache::list(const std::function<void(const CachedExtent&)>& visit) {
   });
 }
 
+Status DiskCache::check_file(int file, const ExtentName& extent,
+                             std::vector<std::byte>& scratch) const {
+  struct stat info {};
+  if (::fstat(file, &info) != 0) return errno_status(errno, "cache: " + extent_path(extent));
+  // First: a name may claim more bytes than there is memory.
+  if (static_cast<std::uint64_t>(info.st_size) != file_bytes(extent))
+    return Status(Code::kCorrupt, "cached file: of another size than its name says");
+  HEADRACE_TRY(read_info(file, &extent));
+  scratch.resize(extent.length_bytes);
+  const bool is_key_missing = !directory_->key_id().empty() && options_.key == nullptr;
+  if (is_key_missing) return check_sums(file, extent, scratch);
+  std::uint64_t ignored = 0;
+  return read_extent(file, extent, 0, scratch, ignored, options_.key.get());
+}
+
 Result<CacheCheck> DiskCache::verify(const std::function<bool(std::uint64_t)>& progress) {
   CacheCheck check;
   std::vector<std::byte> bytes;
+  Status failure;  // The first.
   bool goes_on = true;
   HEADRACE_TRY(directory_->index().visit([&](const ExtentName& extent) {
     if (!goes_on) return;
     const Fd file = directory_->open_extent(extent);
-    if (!file) return;
-    bytes.resize(extent.length_bytes);
-    std::uint64_t ignored = 0;
-    const bool is_key_missing = !directory_->key_id().empty() && options_.key == nullptr;
-    const Status status =
-        is_key_missing ? check_sums(file.get(), extent, bytes)
-                       : read_extent(file.get(), extent, 0, bytes, ignored, options_.key.get());
+    if (!file && errno == ENOENT) return;
+    Status status = file ? Status() : errno_status(errno, "cache: opening " + extent_path(extent));
+    const bool is_whole = file && check_file(file.get(), extent, bytes).ok();
     ++check.extent_count;
-    check.data_bytes += extent.length_bytes;
-    if (status.code() == Code::kCorrupt && directory_->unlink_extent(extent)) ++check.broken_count;
+    if (is_whole) check.data_bytes += extent.length_bytes;
+    // What cannot be read goes as well; what cannot be opened is perhaps another user's.
+    if (file && !is_whole) {
+      ++check.broken_count;
+      if (auto gone = directory_->unlink_extent(extent); !gone) status = std::move(gone).error();
+    }
+    if (failure.ok()) failure = std::move(status);
     goes_on = progress == nullptr || progress(check.data_bytes);
   }));
-  return check;
+  if (failure.ok()) return check;
+  return std::move(failure).annotate(
+      options_.directory + ": of " + std::to_string(check.extent_count) + " extents " +
+      std::to_string(check.broken_count) +
+      " are broken, and some cannot be deleted or looked at, the first of them");
 }
 
 Result<std::uint64_t> DiskCache::remove(const std::string& url_prefix) {
-  std::uint64_t gone = 0;
-  if (url_prefix.empty()) {
-    HEADRACE_TRY(directory_->index().visit([&](const ExtentName& extent) {
-      if (directory_->unlink_extent(extent)) gone += file_bytes(extent);
-    }));
-    return gone;
-  }
   std::vector<ExtentName> matching;
+  if (url_prefix.empty()) {
+    HEADRACE_TRY(
+        directory_->index().visit([&](const ExtentName& extent) { matching.push_back(extent); }));
+    return remove_all(matching);
+  }
   HEADRACE_TRY(list([&](const CachedExtent& extent) {
     if (!extent.url.starts_with(url_prefix)) return;
     if (const auto name = parse_file_name(extent.path.substr(extent.path.rfind('/') + 1)))
       matching.push_back(*name);
   }));
-  for (const ExtentName& extent : matching) {
-    if (directory_->unlink_extent(extent)) gone += file_bytes(extent);
+  return remove_all(matching);
+}
+
+Result<std::uint64_t> DiskCache::remove_all(const std::vector<ExtentName>& extents) {
+  std::uint64_t gone = 0;
+  Status failure;
+  for (const ExtentName& extent : extents) {
+    auto is_gone = directory_->unlink_extent(extent);
+    if (is_gone && *is_gone) gone += file_bytes(extent);
+    if (!is_gone && failure.ok()) failure = std::move(is_gone).error();
   }
+  if (!failure.ok()) return failure;
   return gone;
 }
 

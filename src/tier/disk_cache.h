@@ -5,6 +5,7 @@
 /// that they share (CacheDirectory).
 ///
 /// Threads: any.
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -105,6 +106,12 @@ class DiskCache final : public Cache, public Tier {
   DiskCache(const CacheOptions& options, std::unique_ptr<CacheDirectory> directory);
 
   void end_flight(const ExtentName& extent) override;
+  /// Whether an extent's file is as it was written. `scratch`: for its bytes. Errors: kCorrupt,
+  /// those of reading.
+  Status check_file(int file, const ExtentName& extent, std::vector<std::byte>& scratch) const;
+  /// Deletes these, as many as can be. Returns the bytes of files that went. Errors: of the first
+  /// that could not be.
+  Result<std::uint64_t> remove_all(const std::vector<ExtentName>& extents);
 
   const CacheOptions options_;
   const std::unique_ptr<CacheDirectory> directory_;

@@ -191,7 +191,8 @@ std::uint64_t Evictor::evict(const std::vector<ExtentName>& extents, std::uint64
     // What nobody plans to read makes room for nothing that somebody does.
     if (wanted != nullptr && victim.need && (!limit || *victim.need <= *limit)) break;
     if (!victim.need && !victim.was_hit) ledger.note_ghost(victim.name);
-    if (directory_.unlink_extent(victim.name)) gone += file_bytes(victim.name);
+    const auto is_gone = directory_.unlink_extent(victim.name);
+    if (is_gone && *is_gone) gone += file_bytes(victim.name);
   }
   evicted_bytes_.add(gone);
   if (wanted != nullptr && gone == 0 && was_pinned) pin_refusals_.add();

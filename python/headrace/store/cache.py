@@ -41,7 +41,8 @@ class CacheCheck(NamedTuple):
     extents: int
     data_bytes: int
     broken: int
-    """Files that did not match their sums, or were not encrypted under the key, and are deleted."""
+    """Files that did not match their sums, were not encrypted under the key, or could not be read, and are
+    deleted."""
 
 
 class Cache:
@@ -72,8 +73,9 @@ class Cache:
         return (CachedExtent(*row) for row in self._native.extents())
 
     def verify(self, progress: Callable[[int], None] | None = None) -> CacheCheck:
-        """Reads every file and deletes those that do not match their sums, or with ``key`` their tags. Jobs do
-        the same for what they read.
+        """Reads every file and deletes those that do not match their sums, or with ``key`` their tags, or cannot
+        be read. Jobs do the same for what they read. One that cannot be deleted or opened is an error, when all
+        the others were read.
 
         :param progress: called now and then with the bytes read so far.
         """
