@@ -105,7 +105,9 @@ class Cache {
   /// of files that went. Errors: those of the directory; those of deleting, when all that can go
   /// are gone.
   virtual Result<std::uint64_t> remove(const std::string& url_prefix) = 0;
-  /// Deletes what is needed last until files take `bytes` at most. Returns the bytes that went.
+  /// Deletes what is needed last until files take `bytes` at most, or all are pinned. Waits for
+  /// others who evict. Returns the bytes that went. Errors: kDeadline (somebody evicts for 10 s),
+  /// those of the directory; those of deleting, when all that can go are gone.
   virtual Result<std::uint64_t> shrink(std::uint64_t bytes) = 0;
   /// Waits until everything that was read before is written or left out.
   virtual void flush() = 0;

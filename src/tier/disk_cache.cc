@@ -195,7 +195,7 @@ Status DiskCache::check_file(int file, const ExtentName& extent,
   // First: a name may claim more bytes than there is memory.
   if (static_cast<std::uint64_t>(info.st_size) != file_bytes(extent))
     return Status(Code::kCorrupt, "cached file: of another size than its name says");
-  HEADRACE_TRY(read_info(file, &extent));
+  if (auto header = read_info(file, &extent); !header) return std::move(header).error();
   scratch.resize(extent.length_bytes);
   const bool is_key_missing = !directory_->key_id().empty() && options_.key == nullptr;
   if (is_key_missing) return check_sums(file, extent, scratch);

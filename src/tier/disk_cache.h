@@ -82,7 +82,7 @@ class DiskCache final : public Cache, public Tier {
   Status list(const std::function<void(const CachedExtent&)>& visit) override;
   Result<CacheCheck> verify(const std::function<bool(std::uint64_t)>& progress) override;
   Result<std::uint64_t> remove(const std::string& url_prefix) override;
-  Result<std::uint64_t> shrink(std::uint64_t bytes) override { return evictor_.evict_to(bytes); }
+  Result<std::uint64_t> shrink(std::uint64_t bytes) override { return evictor_.shrink_to(bytes); }
   void flush() override { writer_->flush(); }
   std::uint64_t capacity_bytes() const override { return evictor_.capacity_bytes(); }
   std::uint64_t used_bytes() const override { return directory_->ledger().used_bytes(); }

@@ -5,9 +5,11 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "tier/cache_log.h"
@@ -25,6 +27,9 @@ constexpr std::uint64_t kEvictedOfSome = 16;
 /// Each so many evictions all are looked at, and counted where the ledger does not agree: somebody
 /// may have deleted files.
 constexpr std::uint64_t kFullLookEvery = 16;
+/// Looking at a million extents takes a second, and others have turns, too.
+constexpr std::chrono::seconds kShrinkPatience{10};
+constexpr std::chrono::milliseconds kShrinkPause{1};
 
 /// Processes look at different ones first.
 std::uint32_t random_bucket() {
@@ -97,7 +102,7 @@ bool Evictor::find_room(const ExtentInfo& info) {
   constexpr int kTries = 4;
   for (int i = 0; i < kTries; ++i) {
     if (lookups_since_.load() < pause_lookups_.load()) return false;
-    evict_to(limit - std::min(limit, spare), &info);
+    make_room(limit - std::min(limit, spare), info);
     if (ledger.try_reserve(bytes, limit)) return true;
   }
   return false;
@@ -112,27 +117,50 @@ void Evictor::note_no_room() {
 
 // --- evicting ---
 
-std::uint64_t Evictor::evict_to(std::uint64_t target_bytes, const ExtentInfo* wanted) {
+bool Evictor::is_small(std::uint64_t target_bytes) {
+  Ledger& ledger = directory_.ledger();
+  ledger.sweep();
+  return !ledger.is_doubtful() && ledger.used_bytes() <= target_bytes;
+}
+
+void Evictor::make_room(std::uint64_t target_bytes, const ExtentInfo& wanted) {
   Ledger& ledger = directory_.ledger();
   MutexLock lock(mutex_);
-  ledger.sweep();
-  if (!ledger.is_doubtful() && ledger.used_bytes() <= target_bytes) return 0;
-  if (!ledger.try_begin_eviction()) return 0;
-  const bool at_all = wanted == nullptr || ++eviction_count_ % kFullLookEvery == 0;
-  const Look look = look_and_count(target_bytes, at_all);
-  const std::uint64_t used = ledger.used_bytes();
-  if (wanted != nullptr && !look.is_all) {
-    const std::uint64_t most = std::max(look.file_bytes / kEvictedOfSome, file_bytes(wanted->name));
+  if (is_small(target_bytes) || !ledger.try_begin_eviction()) return;
+  const Look look = look_and_count(target_bytes, ++eviction_count_ % kFullLookEvery == 0);
+  if (!look.is_all) {
+    const std::uint64_t used = ledger.used_bytes();
+    const std::uint64_t most = std::max(look.file_bytes / kEvictedOfSome, file_bytes(wanted.name));
     target_bytes = std::max(target_bytes, used - std::min(used, most));
   }
-  const std::uint64_t gone = used > target_bytes ? evict(look.extents, target_bytes, wanted) : 0;
+  const Gone gone = evict(look.extents, target_bytes, &wanted);
   ledger.end_eviction();
-  if (wanted != nullptr) {
-    // All that is here is needed before what comes: that stays so until some of it was read.
-    lookups_since_.store(0);
-    pause_lookups_.store(gone == 0 ? look.extents.size() / kPauseShare : 0);
+  // All that is here is needed before what comes: that stays so until some of it was read.
+  lookups_since_.store(0);
+  pause_lookups_.store(gone.bytes == 0 ? look.extents.size() / kPauseShare : 0);
+}
+
+Result<std::uint64_t> Evictor::shrink_to(std::uint64_t target_bytes) {
+  Ledger& ledger = directory_.ledger();
+  const TimePoint until = directory_.clock().now() + kShrinkPatience;
+  while (directory_.clock().now() < until) {
+    {
+      MutexLock lock(mutex_);
+      if (is_small(target_bytes)) return std::uint64_t{0};
+      if (ledger.try_begin_eviction()) {
+        Look look = look_and_count(target_bytes, true);
+        Gone gone = evict(look.extents, target_bytes, nullptr);
+        ledger.end_eviction();
+        HEADRACE_TRY(std::move(look.failure));
+        HEADRACE_TRY(std::move(gone.failure));
+        return gone.bytes;
+      }
+    }
+    std::this_thread::sleep_for(kShrinkPause);
   }
-  return gone;
+  return Status(Code::kDeadline,
+                "making the cache smaller: another process has been evicting all the time, or the "
+                "directory cannot be locked");
 }
 
 Evictor::Look Evictor::look_and_count(std::uint64_t target_bytes, bool at_all) {
@@ -146,7 +174,7 @@ Evictor::Look Evictor::look_and_count(std::uint64_t target_bytes, bool at_all) {
   if (ledger.is_doubtful() || is_wrong) {
     ledger.recount([&]() HEADRACE_REQUIRES(mutex_) -> std::optional<std::uint64_t> {
       look = look_around(true);
-      if (look.has_failed) return std::nullopt;  // Some were not seen: the sum would be too low.
+      if (!look.failure.ok()) return std::nullopt;  // Some were not seen: the sum would be too low.
       return look.file_bytes;
     });
   }
@@ -161,19 +189,20 @@ Evictor::Look Evictor::look_around(bool at_all) {
         look.extents.push_back(extent);
         look.file_bytes += file_bytes(extent);
       });
-  look.has_failed = !next.has_value();
   look.is_all = next && !next->has_value();
-  if (look.has_failed) {
+  if (!next) {
     directory_.note_failure(next.error());
+    look.failure = std::move(next).error();
   } else if (!look.is_all) {
     next_bucket_ = **next;
   }
   return look;
 }
 
-std::uint64_t Evictor::evict(const std::vector<ExtentName>& extents, std::uint64_t target_bytes,
+Evictor::Gone Evictor::evict(const std::vector<ExtentName>& extents, std::uint64_t target_bytes,
                              const ExtentInfo* wanted) {
   Ledger& ledger = directory_.ledger();
+  if (ledger.used_bytes() <= target_bytes) return {};
   PlanBoard plans;
   plans.look(directory_.plans());
   std::optional<std::uint32_t> limit =
@@ -181,7 +210,7 @@ std::uint64_t Evictor::evict(const std::vector<ExtentName>& extents, std::uint64
   const bool has_pins = pins_.look();
   if (wanted != nullptr && has_pins && pins_.covers(wanted->url)) limit = 0;
   bool was_pinned = false;
-  std::uint64_t gone = 0;
+  Gone gone;
   for (const Candidate& victim : candidates(extents, plans)) {
     if (ledger.used_bytes() <= target_bytes) break;
     if (has_pins && pins_.covers(victim.name)) {
@@ -191,11 +220,12 @@ std::uint64_t Evictor::evict(const std::vector<ExtentName>& extents, std::uint64
     // What nobody plans to read makes room for nothing that somebody does.
     if (wanted != nullptr && victim.need && (!limit || *victim.need <= *limit)) break;
     if (!victim.need && !victim.was_hit) ledger.note_ghost(victim.name);
-    const auto is_gone = directory_.unlink_extent(victim.name);
-    if (is_gone && *is_gone) gone += file_bytes(victim.name);
+    auto is_gone = directory_.unlink_extent(victim.name);
+    if (is_gone && *is_gone) gone.bytes += file_bytes(victim.name);
+    if (!is_gone && gone.failure.ok()) gone.failure = std::move(is_gone).error();
   }
-  evicted_bytes_.add(gone);
-  if (wanted != nullptr && gone == 0 && was_pinned) pin_refusals_.add();
+  evicted_bytes_.add(gone.bytes);
+  if (wanted != nullptr && gone.bytes == 0 && was_pinned) pin_refusals_.add();
   return gone;
 }
 

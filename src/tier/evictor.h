@@ -29,9 +29,11 @@ class Evictor {
   /// Ledger::cancel() ends it. False: there is none to make. Says so once, where it is the disk
   /// that has none.
   bool reserve(const ExtentInfo& info);
-  /// Makes files and reservations take `target_bytes` at most. Bytes of files that went. `wanted`:
-  /// to make room for it; what is needed before it stays.
-  std::uint64_t evict_to(std::uint64_t target_bytes, const ExtentInfo* wanted = nullptr);
+  /// Makes files and reservations take `target_bytes` at most, as far as pins let it. Waits for
+  /// others who evict. Returns the bytes of files that went. Errors: kDeadline (somebody evicts for
+  /// 10 s, or nobody can: no locks), those of the directory and of deleting, when all that can go
+  /// are gone.
+  Result<std::uint64_t> shrink_to(std::uint64_t target_bytes);
   /// Takes a limit (> 0) where there is none. False: there is another one.
   bool agree_on_limit(std::uint64_t limit_bytes) noexcept;
   /// 0: none.
@@ -45,22 +47,31 @@ class Evictor {
 
  private:
   bool find_room(const ExtentInfo& info);
+  /// Makes files and reservations take `target_bytes` at most, unless somebody else evicts. What is
+  /// needed before `wanted` stays.
+  void make_room(std::uint64_t target_bytes, const ExtentInfo& wanted);
+  /// Whether they take no more, for sure.
+  bool is_small(std::uint64_t target_bytes);
   void note_no_room();
   std::uint64_t free_bytes() const;
   /// What there is, to choose from.
   struct Look {
     std::vector<ExtentName> extents;
     std::uint64_t file_bytes = 0;
-    bool is_all = false;      // Else of some buckets,
-    bool has_failed = false;  // or as many as could be read.
+    bool is_all = false;  // Else of some buckets,
+    Status failure;       // or as many as could be read.
+  };
+  struct Gone {
+    std::uint64_t bytes = 0;
+    Status failure;  // Of the first that could not be deleted.
   };
   /// At all, or where there are many, at some others each time.
   Look look_around(bool at_all) HEADRACE_REQUIRES(mutex_);
   /// The same, and where the ledger is in doubt or contradicts what was seen, all are counted.
   Look look_and_count(std::uint64_t target_bytes, bool at_all) HEADRACE_REQUIRES(mutex_);
-  /// evict_to(), of what was seen.
-  std::uint64_t evict(const std::vector<ExtentName>& extents, std::uint64_t target_bytes,
-                      const ExtentInfo* wanted);
+  /// Of what was seen; `wanted`: to make room for it, or nullptr.
+  Gone evict(const std::vector<ExtentName>& extents, std::uint64_t target_bytes,
+             const ExtentInfo* wanted);
   std::vector<Candidate> candidates(const std::vector<ExtentName>& extents,
                                     const PlanBoard& plans) const;
 

@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 #include <sys/statvfs.h>
 
+#include <chrono>
+#include <filesystem>
 #include <string>
+#include <thread>
 
+#include "base/manual_clock.h"
 #include "tier/cache_directory_fixture.h"
 #include "tier/extent_file.h"
 #include "tier/folder.h"
@@ -91,9 +95,44 @@ TEST_F(EvictorTest, ShrinksToNothing) {
       {.directory = place_.path(), .limit_bytes = kFileBytes * 3, .free_floor_bytes = 0});
   put(info_of("s3://b/1"));
   put(info_of("s3://b/2"));
-  EXPECT_EQ(evictor_->evict_to(kFileBytes), kFileBytes);
-  EXPECT_EQ(evictor_->evict_to(0), kFileBytes);
+  EXPECT_EQ(*evictor_->shrink_to(kFileBytes), kFileBytes);
+  EXPECT_EQ(*evictor_->shrink_to(0), kFileBytes);
   EXPECT_EQ(directory_->ledger().used_bytes(), 0U);
+}
+
+TEST_F(EvictorTest, ShrinkingWaitsForWhoeverEvicts) {
+  ManualClock clock;
+  open_directory({.directory = place_.path(), .free_floor_bytes = 0, .clock = &clock});
+  put(info_of("s3://b/1"));
+  const auto other = Ledger::open(directory_->root());
+  ASSERT_TRUE(other);
+  ASSERT_TRUE((*other)->try_begin_eviction());
+  {
+    const std::jthread time([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) clock.advance(std::chrono::milliseconds(1));
+    });
+    EXPECT_EQ(evictor_->shrink_to(0).error().code(), Code::kDeadline);
+  }
+  EXPECT_TRUE(has(info_of("s3://b/1")));
+  std::thread thread([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    (*other)->end_eviction();
+  });
+  auto gone = evictor_->shrink_to(0);
+  thread.join();
+  ASSERT_TRUE(gone) << gone.error().message();
+  EXPECT_EQ(*gone, kFileBytes);
+}
+
+TEST_F(EvictorTest, ShrinkingSaysWhatCannotBeDeleted) {
+  open_directory({.directory = place_.path(), .free_floor_bytes = 0});
+  put(info_of("s3://b/1"));
+  put(info_of("s3://b/2"));
+  const std::string path = place_.path() + "/" + extent_path(info_of("s3://b/1").name);
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);
+  EXPECT_FALSE(evictor_->shrink_to(0));
+  EXPECT_FALSE(has(info_of("s3://b/2"))) << "what can go is gone";
 }
 
 }  // namespace
