@@ -217,6 +217,20 @@ TEST_F(CacheAccess, IsItsGroupsWhateverTheUmask) {
   }
 }
 
+TEST_F(CacheAccess, ASlashAtTheEndOfItsNameChangesNothing) {
+  for (const mode_t bits : {mode_t{022}, mode_t{077}}) {
+    for (const bool is_shared : {false, true}) {
+      const Umask mask(bits);
+      CacheOptions named = options();
+      named.directory += is_shared ? "//" : "/";
+      named.is_group_shared = is_shared;
+      { const auto cache = open(named); }
+      EXPECT_EQ(mode(place_), is_shared ? 02770U : 0700U);
+      std::filesystem::remove_all(place_);
+    }
+  }
+}
+
 TEST_F(CacheAccess, WhoCameLaterSharesItToo) {
   const Umask mask(077);
   CacheOptions shared = options();

@@ -34,7 +34,9 @@ Status check(const CacheOptions& options) {
   return {};
 }
 
-Result<Fd> open_root(const std::string& directory, Access access) {
+Result<Fd> open_root(std::string directory, Access access) {
+  // With a slash at its end it would be its own parent, made as that is: by the umask.
+  while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
   std::error_code error;
   const auto parent = std::filesystem::absolute(directory, error).parent_path();
   if (!error) std::filesystem::create_directories(parent, error);
