@@ -1,7 +1,13 @@
 #include "headrace/cluster_cache.h"
 
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -26,28 +32,62 @@ struct Known {
   std::weak_ptr<RemoteTier> tier;
   std::string url, origin;  // Of a hot store.
 };
-/// The caches of this process (per_process()) by what names them: each has its connections once.
+/// The caches of this process (per_process()) by name_of(): each has its connections once.
 struct Registry {
   Mutex mutex;
   std::map<std::string, Known> tiers HEADRACE_GUARDED_BY(mutex);
 };
 
+/// Texts that come after one another are told apart by their lengths.
+class Name {
+ public:
+  Name& add(std::string_view text) {
+    text_ += std::to_string(text.size()) + ' ';
+    text_ += text;
+    return *this;
+  }
+  Name& add(std::uint64_t number) { return add(std::to_string(number)); }
+  /// A hash of it: the registry lasts as long as the process, and secrets have no place in it.
+  std::string hash() const {
+    const XXH128_hash_t hash = XXH3_128bits(text_.data(), text_.size());
+    return std::to_string(hash.high64) + ' ' + std::to_string(hash.low64);
+  }
+
+ private:
+  std::string text_;
+};
+
 std::string name_of(const MemcachedOptions& options) {
-  std::string name = "memcached " + std::to_string(options.item_bytes) + " " +
-                     std::to_string(options.read_connections) + " " +
-                     std::to_string(options.timeout.count());
-  for (const std::string& node : options.nodes) name += " " + node;
-  return name;
+  Name name;
+  name.add("memcached").add(options.item_bytes).add(options.read_connections);
+  name.add(static_cast<std::uint64_t>(options.timeout.count()));
+  for (const std::string& node : options.nodes) name.add(node);
+  return name.hash();
 }
 
+/// Whether stores find endpoints, credentials or certificates by it.
+bool is_for_stores(std::string_view variable) noexcept {
+  constexpr std::array kBeginnings = {
+      "AWS_", "AZURE_", "CLOUDSDK_", "GCE_",      "GOOGLE_",
+      "GS_",  "HOME",   "IDENTITY_", "SSL_CERT_", "STORAGE_EMULATOR_"};
+  return variable.ends_with("_PROXY") || variable.ends_with("_proxy") ||
+         std::any_of(kBeginnings.begin(), kBeginnings.end(),
+                     [&](const char* beginning) { return variable.starts_with(beginning); });
+}
+
+/// Whom it asks, as whom, and what it believes of the answers.
 std::string name_of(const HotStoreOptions& options) {
-  std::string name = "store " + options.store.url + " " + options.store.endpoint + " " +
-                     options.store.region + " " + std::to_string(options.timeout.count());
-  for (const char* variable : {"AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ENDPOINT_URL"}) {
-    const auto found = options.environment.variables.find(variable);
-    name += " " + (found != options.environment.variables.end() ? found->second : std::string());
+  const StoreOptions& store = options.store;
+  Name name;
+  name.add("store").add(store.url).add(store.endpoint).add(store.region).add(store.anonymous);
+  name.add(store.path_style.has_value()).add(store.path_style.value_or(false));
+  name.add(store.tls_verify).add(store.ca_bundle).add(store.proxy).add(store.trusted_hosts);
+  name.add(store.requester_pays).add(store.verify_checksums);
+  name.add(static_cast<std::uint64_t>(options.timeout.count()));
+  for (const auto& [variable, value] : options.environment.variables) {
+    if (is_for_stores(variable)) name.add(variable).add(value);
   }
-  return name;
+  return name.hash();
 }
 
 Result<std::unique_ptr<Store>> open_hot(const HotStoreOptions& options) {

@@ -448,5 +448,63 @@ TEST_F(ClusterStore, RandomReadsAreRight) {
   }
 }
 
+/// A store that others reach, too.
+class NamedStore final : public ForwardingStore {
+ public:
+  explicit NamedStore(std::unique_ptr<Store> inner) : ForwardingStore(std::move(inner)) {}
+  const std::string& url() const noexcept override { return url_; }
+
+ private:
+  Result<std::unique_ptr<Store>> wrap(std::unique_ptr<Store> handle) override {
+    return std::unique_ptr<Store>(std::make_unique<NamedStore>(std::move(handle)));
+  }
+  const std::string url_ = "watched://cold";
+};
+
+// Whoever is let in with one password is not let in with another.
+TEST_F(ClusterStore, HotStoresOfOtherOptionsAreOthers) {
+  put("a", 1000, 1);
+  const auto open_with = [&](const auto& change) {
+    HotStoreOptions hot;
+    hot.store.url = "memory://hot";
+    hot.environment.variables = {{"AWS_SECRET_ACCESS_KEY", "one"}, {"LINES", "24"}};
+    change(hot);
+    auto store = read_through_cluster(
+        std::make_unique<NamedStore>(*cold_->new_handle()),
+        {.engine = hot, .buffer_bytes = 64 << 20, .least_unnamed_bytes = 1, .clock = nullptr});
+    EXPECT_TRUE(store) << store.error().message();
+    return *std::move(store);
+  };
+  const auto misses = [](const Store& store) {
+    MetricList all;
+    store.append_metrics(all);
+    const auto found = std::find_if(all.begin(), all.end(), [](const Metric& metric) {
+      return metric.name == "cache.store_misses";
+    });
+    return found != all.end() ? found->value : -1;
+  };
+  const auto first = open_with([](HotStoreOptions&) {});
+  EXPECT_TRUE(run(*first, get("a", 0, 1000)).status.ok());
+  EXPECT_EQ(misses(*first), 1);
+  using Change = void (*)(HotStoreOptions&);
+  for (const Change same : {Change([](HotStoreOptions&) {}), Change([](HotStoreOptions& hot) {
+                              hot.environment.variables["LINES"] = "25";
+                            })})
+    EXPECT_EQ(misses(*open_with(same)), 1);
+  for (const Change other : {Change([](HotStoreOptions& hot) { hot.store.anonymous = true; }),
+                             Change([](HotStoreOptions& hot) { hot.store.path_style = true; }),
+                             Change([](HotStoreOptions& hot) { hot.store.path_style = false; }),
+                             Change([](HotStoreOptions& hot) { hot.store.tls_verify = false; }),
+                             Change([](HotStoreOptions& hot) { hot.store.ca_bundle = "/ca.pem"; }),
+                             Change([](HotStoreOptions& hot) { hot.store.proxy = "none"; }),
+                             Change([](HotStoreOptions& hot) {
+                               hot.environment.variables["AWS_SECRET_ACCESS_KEY"] = "two";
+                             }),
+                             Change([](HotStoreOptions& hot) {
+                               hot.environment.variables["AWS_SESSION_TOKEN"] = "token";
+                             })})
+    EXPECT_EQ(misses(*open_with(other)), 0);
+}
+
 }  // namespace
 }  // namespace headrace::tier
