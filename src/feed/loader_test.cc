@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <future>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -677,6 +678,58 @@ TEST(Loader, CountsWhatItDelivers) {
   EXPECT_EQ(values["loader.waited_us"], stalls);
   EXPECT_GT(values["loader.delivered_bytes"], 68 * 24);
   EXPECT_EQ(values["pool.limit_bytes"], 64 * kMiB);
+}
+
+/// Values of column "x" take a mebibyte to decode, and wait for a signal.
+struct HeldDecode final : Decode {
+  struct Held final : ValueDecoder {
+    explicit Held(std::shared_future<void> go) : go_(std::move(go)) {}
+    Result<DecodeNeeds> needs(std::span<const std::byte> value) const override {
+      return DecodeNeeds{.output_bytes = value.size(), .workspace_bytes = kMiB};
+    }
+    Status decode(std::span<const std::byte> value, std::uint64_t,
+                  std::span<std::byte> out) const override {
+      go_.wait();
+      std::copy(value.begin(), value.end(), out.begin());
+      return {};
+    }
+    const std::shared_future<void> go_;
+  };
+  explicit HeldDecode(std::shared_future<void> signal) : go(std::move(signal)) {}
+  Result<DecodedColumns> bind(const OutputColumn& stored) const override {
+    return DecodedColumns{{.output = stored, .decoder = std::make_shared<Held>(go)}};
+  }
+  std::shared_future<void> go;
+};
+
+TEST(Loader, IsNotStarvedWhileWorkersHaveTheMemory) {
+  World world({}, 5 * kMiB / 2);
+  std::promise<void> go;
+  LoaderOptions options{.batch_size = 4, .prefetch_batches = 4, .worker_count = 2};
+  options.decode["x"] = std::make_shared<HeldDecode>(go.get_future().share());
+  const auto loader = world.open(options);
+  ASSERT_NE(loader, nullptr);
+  // The second batch finds no room, and looks for it every 5 ms.
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_FALSE(loader->next(system_clock().now() + std::chrono::milliseconds(10)).has_value());
+    EXPECT_FALSE(loader->is_starved());
+  }
+  go.set_value();
+  EXPECT_EQ(sorted(drain(world, *loader)), all_ids(world));
+}
+
+TEST(Loader, IsStarvedWhileItsBatchesAreKept) {
+  World world({}, 5 * kMiB / 2);
+  std::promise<void> go;
+  go.set_value();
+  LoaderOptions options{.batch_size = 4, .prefetch_batches = 1, .worker_count = 2};
+  options.decode["x"] = std::make_shared<HeldDecode>(go.get_future().share());
+  const auto loader = world.open(options);
+  ASSERT_NE(loader, nullptr);
+  const auto kept = world.pool->try_acquire(std::size_t{2} * kMiB);
+  ASSERT_TRUE(kept);
+  while (!loader->is_starved())
+    static_cast<void>(loader->next(system_clock().now() + std::chrono::milliseconds(10)));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@ write."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,3 +129,38 @@ def test_the_options_that_are_declared_are_known(owner: str) -> None:
         "prepare.write()": hr.StoreOptions.__annotations__,
     }.get(owner, {**hr.DatasetOptions.__annotations__, **hr.StoreOptions.__annotations__})
     assert set(declared) <= known
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("batch_size", 0, "batch_size=0: expected a whole number from 1 to"),
+        ("batch_size", -1, "batch_size=-1: expected a whole number from 1 to"),
+        ("prefetch", 0, "prefetch=0: expected a whole number from 1 to 1,024"),
+        ("workers", 10**6, "workers=1000000: expected a whole number from 0 to 1,024"),
+        ("shuffle", "no", "shuffle='no': expected True or False"),
+        ("progress", "x", "progress='x': expected True or False"),
+        ("read_timeout", "3", "read_timeout='3': expected seconds"),
+        ("read_timeout", float("nan"), "read_timeout=nan: expected seconds"),
+        ("anonymous", "no", "anonymous='no': a value of the wrong kind"),
+        *(
+            (name, value, f"{name}={value!r}: expected seconds above 0, at most a year")
+            for name in ("timeout", "connect_timeout", "first_byte_timeout", "progress_timeout")
+            for value in (0, -1, float("nan"), 1e9)
+        ),
+    ],
+)
+def test_a_value_out_of_range_names_the_option_as_it_was_given(
+    tmp_path: Path, option: str, value: Any, message: str
+) -> None:
+    hr.prepare.write([{"a": 1}], tmp_path / "d", format="mds")
+    with pytest.raises(hr.InvalidArgumentError, match=re.escape(message)):
+        hr.Loader(tmp_path / "d", **{"batch_size": 1, option: value})
+
+
+def test_a_state_is_a_dict(tmp_path: Path) -> None:
+    hr.prepare.write([{"a": 1}], tmp_path / "d", format="mds")
+    with hr.Loader(tmp_path / "d", batch_size=1) as loader:
+        for state, message in ((None, "NoneType"), (json.dumps(loader.state_dict()), r"str \(json.loads")):
+            with pytest.raises(hr.InvalidArgumentError, match=message):
+                loader.load_state_dict(state)

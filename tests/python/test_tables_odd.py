@@ -65,6 +65,31 @@ def test_options_of_another_format_are_not_passed_over(tmp_path: Path) -> None:
     with pytest.raises(hr.InvalidArgumentError, match=r"tokens_per_sample= is of tokens.*format='tokens'"):
         hr.Dataset(tmp_path / "tokens", tokens_per_sample=8)
     assert len(hr.Dataset(tmp_path / "tokens", format="tokens", tokens_per_sample=8)) == 2
+    for name, value in (("tokens_per_sample", 3), ("token_dtype", "uint16"), ("password", "x")):
+        with pytest.raises(hr.InvalidArgumentError, match=f"{name}= is of .*, and this is text"):
+            hr.Dataset(tmp_path / "lines", **{name: value})
+
+
+def test_columns_of_a_dataset_are_chosen_or_refused(tmp_path: Path) -> None:
+    rows = [{"a": i, "b": float(i)} for i in range(4)]
+    for form in ("mds", "parquet", "tfrecord", "litdata"):
+        hr.prepare.write(rows, tmp_path / form, format=form)
+    (tmp_path / "csv").mkdir()
+    (tmp_path / "csv/x.csv").write_text("a,b\n1,2\n3,4\n")
+    for path in sorted(tmp_path.iterdir()):
+        with pytest.raises(hr.InvalidArgumentError, match="has no column 'zz'|no column 'zz'|zz"):
+            hr.Dataset(path, columns=["zz"])
+        if path.name in ("mds", "litdata"):
+            for given in (path, [path]):
+                with pytest.raises(hr.InvalidArgumentError, match=r"read\(\) or to the Loader"):
+                    hr.Dataset(given, columns=["a"])
+        else:
+            with hr.Dataset(path, columns=["a"]) as dataset:
+                assert list(dataset.schema) == list(dataset[1]) == ["a"]
+        with hr.Dataset(path, columns=["a", "b"]) as dataset:
+            assert list(dataset.schema) == ["a", "b"]
+        with hr.Loader(path, batch_size=2, columns=["a"]) as loader:
+            assert list(next(iter(loader))) == ["a"]
 
 
 @pytest.mark.parametrize("permutation", [[0, 1], [1, 0]])

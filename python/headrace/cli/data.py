@@ -126,7 +126,8 @@ def order(
     order: Annotated[
         str,
         typer.Option(
-            "--order", help="headrace, sequential, mosaic:py1e (py1s, py1br, py2s, naive; none: in the order of the files) or litdata."
+            "--order",
+            help="headrace, sequential, mosaic:py1e (py1s, py1br, py2s, naive; none: in the order of the files) or litdata.",
         ),
     ] = "headrace",
     order_option: Annotated[

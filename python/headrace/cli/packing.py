@@ -78,7 +78,9 @@ def pack(
     ] = "",
     columns: Annotated[
         str | None,
-        option("--columns", metavar="LIST", help="TARGET[=SOURCE][:ENCODING], several with commas; default all."),
+        option(
+            "--columns", metavar="LIST", help="TARGET[=SOURCE][:ENCODING], several with commas; default all."
+        ),
     ] = None,
     map: Annotated[
         str,
