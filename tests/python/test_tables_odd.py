@@ -77,7 +77,7 @@ def test_columns_of_a_dataset_are_chosen_or_refused(tmp_path: Path) -> None:
     (tmp_path / "csv").mkdir()
     (tmp_path / "csv/x.csv").write_text("a,b\n1,2\n3,4\n")
     for path in sorted(tmp_path.iterdir()):
-        with pytest.raises(hr.InvalidArgumentError, match="has no column 'zz'|no column 'zz'|zz"):
+        with pytest.raises(hr.InvalidArgumentError, match="zz"):
             hr.Dataset(path, columns=["zz"])
         if path.name in ("mds", "litdata"):
             for given in (path, [path]):
