@@ -211,8 +211,10 @@ void ReadAhead::count_singles(const Work& work) {
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < parts_.dataset->block_count(); ++i)
     bytes += parts_.sizes.charged_bytes(*parts_.dataset, i, parts_.dataset->block(i).stored_bytes);
-  parts_.wanted_memory_bytes->store(enough_memory_bytes(parts_.shares.needs, bytes, 1),
-                                    std::memory_order_relaxed);
+  const std::uint64_t enough = enough_memory_bytes(parts_.shares.needs, bytes, 1);
+  // Of a small dataset that is no more than there is: then it is not memory that lacks.
+  if (enough > parts_.waker->pool().limit_bytes())
+    parts_.wanted_memory_bytes->store(enough, std::memory_order_relaxed);
 }
 
 void ReadAhead::begin_repair(Work work) {
