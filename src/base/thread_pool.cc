@@ -31,15 +31,12 @@ ThreadPool::~ThreadPool() {
 }
 
 bool ThreadPool::submit(Task& task) {
-  bool is_someone_idle = false;
-  {
-    MutexLock lock(mutex_);
-    if (count_ == ring_.size()) return false;
-    ring_[(first_ + count_) % ring_.size()] = std::move(task);
-    ++count_;
-    is_someone_idle = idle_ > 0;
-  }
-  if (is_someone_idle) work_.notify_one();
+  MutexLock lock(mutex_);
+  if (count_ == ring_.size()) return false;
+  ring_[(first_ + count_) % ring_.size()] = std::move(task);
+  ++count_;
+  // Under the lock: behind it the task may have run, and whoever waited for it destroyed the pool.
+  if (idle_ > 0) work_.notify_one();
   return true;
 }
 

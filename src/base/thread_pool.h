@@ -28,7 +28,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   /// Takes the task, or returns false and leaves it alone when the queue is full. Never blocks.
-  /// Tasks must not throw.
+  /// Tasks must not throw. Whoever knows that all tasks have run may destroy the pool, also while
+  /// the thread that submitted the last one is still about to return from here.
   bool submit(Task& task) HEADRACE_EXCLUDES(mutex_);
   bool submit(Task&& task) { return submit(task); }
 

@@ -10,9 +10,9 @@ namespace {
 TEST(StreamCopy, CopiesWhateverTheAlignmentAndNothingElse) {
   std::vector<std::byte> from(5000);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
-  for (const std::size_t length : {0, 1, 31, 63, 64, 65, 127, 200, 4096, 4500}) {
-    for (const std::size_t to_offset : {0, 1, 31, 32, 33, 63, 64}) {
-      for (const std::size_t from_offset : {0, 1, 32, 77}) {
+  for (const std::size_t length : {0U, 1U, 31U, 63U, 64U, 65U, 127U, 200U, 4096U, 4500U}) {
+    for (const std::size_t to_offset : {0U, 1U, 31U, 32U, 33U, 63U, 64U}) {
+      for (const std::size_t from_offset : {0U, 1U, 32U, 77U}) {
         std::vector<std::byte> to(5000, std::byte{0xee});
         const auto source = std::span(from).subspan(from_offset, length);
         stream_copy(to.data() + to_offset, source);

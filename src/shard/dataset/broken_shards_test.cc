@@ -45,9 +45,9 @@ class Broken : public testing::DatasetFixture {
 
 TEST_F(Broken, AreAllNamedWithWhatToDo) {
   make_tars(10);
-  for (const std::size_t i : {2, 7, 9}) bytes(name(i)).resize(515);
+  for (const std::size_t i : {2U, 7U, 9U}) bytes(name(i)).resize(515);
   EXPECT_EQ(code(), Code::kCorrupt);
-  for (const std::size_t i : {2, 7, 9}) expect_message("fake://data/" + name(i));
+  for (const std::size_t i : {2U, 7U, 9U}) expect_message("fake://data/" + name(i));
   for (const char* part : {"3 of 10", "leave_out", "on_bad_sample=\"replace\"", "--quarantine"})
     expect_message(part);
   EXPECT_EQ(message_.find(name(3)), std::string::npos) << message_;
@@ -69,7 +69,7 @@ TEST_F(Broken, AreNamedOnceInTheOrderOfTheirKeys) {
 TEST_F(Broken, AreLeftOutWhereThatIsAskedFor) {
   make_tars(10);
   auto whole = open();
-  for (const std::size_t i : {2, 7}) bytes(name(i)).resize(515);
+  for (const std::size_t i : {2U, 7U}) bytes(name(i)).resize(515);
   auto dataset = open(leave_out());
   ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
   EXPECT_EQ((*dataset)->sample_count(), 8U);
