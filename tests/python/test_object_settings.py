@@ -93,7 +93,7 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
             store.copy("x", "y", ContentType="a/b")  # type: ignore[call-arg]
         with pytest.raises(hr.InvalidArgumentError, match="'ACL': use acl="):
             hr.Store("memory://mistakes", settings={"ACL": "private"})  # type: ignore[typeddict-unknown-key]
-        with pytest.raises(hr.InvalidArgumentError, match="metadata: a value of the wrong kind"):
+        with pytest.raises(hr.InvalidArgumentError, match="metadata='run=17': a value of the wrong kind"):
             store.put("x", b"", metadata="run=17")  # type: ignore[arg-type]
         with pytest.raises(hr.InvalidArgumentError, match=r'"A" is there twice|"a" is there twice'):
             store.put("x", b"", metadata={"a": "1", "A": "2"})
