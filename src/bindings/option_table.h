@@ -38,13 +38,18 @@ class OptionTable {
       try {
         found->second(options, value);
       } catch (const nb::cast_error&) {
-        const auto shown = nb::cast<std::string>(nb::repr(value)).substr(0, 200);
-        raise(Status(Code::kInvalidArgument, name + "=" + shown + ": a value of the wrong kind"));
+        raise(Status(Code::kInvalidArgument, shown(name, value) + ": a value of the wrong kind"));
       }
     }
   }
 
  private:
+  /// "name=value", without values that are secrets or may hold some.
+  static std::string shown(const std::string& name, nb::handle value) {
+    if (name == "proxy" || name.starts_with("password")) return name;
+    return name + "=" + nb::cast<std::string>(nb::repr(value)).substr(0, 200);
+  }
+
   std::map<std::string, Setter> rows_;
 };
 

@@ -158,6 +158,14 @@ def test_a_value_out_of_range_names_the_option_as_it_was_given(
         hr.Loader(tmp_path / "d", **{"batch_size": 1, option: value})
 
 
+def test_secrets_of_a_wrong_kind_are_not_shown(tmp_path: Path) -> None:
+    for name in ("password", "password_salt", "proxy"):
+        with pytest.raises(hr.InvalidArgumentError) as refused:
+            hr.Dataset(tmp_path, **{name: b"topsecret"})
+        assert f"{name}: a value of the wrong kind" in str(refused.value)
+        assert "topsecret" not in str(refused.value)
+
+
 def test_a_state_is_a_dict(tmp_path: Path) -> None:
     hr.prepare.write([{"a": 1}], tmp_path / "d", format="mds")
     with hr.Loader(tmp_path / "d", batch_size=1) as loader:
