@@ -8,6 +8,8 @@
 #include <fstream>
 #include <latch>
 
+#include "base/sanitizer.h"
+
 namespace headrace {
 namespace {
 
@@ -64,11 +66,6 @@ TEST(ThreadPool, TakesTasksFromManyThreads) {
   EXPECT_GT(ran.load(), 0);
 }
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HEADRACE_HAS_SANITIZER 1
-#endif
-#endif
 #if !defined(HEADRACE_HAS_SANITIZER)  // They want addresses of their own.
 /// Addresses for some threads, and not for all.
 void limit_addresses(std::uint64_t more_bytes) {

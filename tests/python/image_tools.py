@@ -1,18 +1,21 @@
-"""The libraries' own programs, as what decoders are compared with: djpeg, cjpeg, dwebp, and netpbm's over libpng
-and libtiff. tools/setup test installs them."""
+"""What our decoders make of files, and the libraries' own programs that they are compared with: djpeg, cjpeg, dwebp,
+and netpbm's over libpng and libtiff. tools/setup test installs them."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-__all__ = ["Pixels", "cjpeg", "djpeg", "need", "pixels_of", "program"]
+import headrace as hr
+
+__all__ = ["Pixels", "cjpeg", "decoded_files", "djpeg", "need", "pixels_of", "program"]
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -24,6 +27,25 @@ PACKAGES = {
     "giftopnm": "netpbm",
     "tifftopnm": "netpbm",
 }
+
+
+def decoded_files(root: Path, decode: Any, **options: Any) -> dict[str, Any]:
+    """What a Loader makes of the files in a directory, by name; bad samples are missing."""
+    found: dict[str, Any] = {}
+    with hr.Loader(
+        root,
+        format="raw",
+        shuffle=False,
+        index_cache="",
+        on_bad_sample="replace",
+        decode={"data": decode},
+        **options,
+    ) as loader:
+        for batch in loader:
+            for row in np.flatnonzero(batch.mask):
+                if int(row) not in batch.replaced:
+                    found[batch["key"][row]] = np.array(batch["data"][row])
+    return found
 
 
 def need(*names: str) -> None:

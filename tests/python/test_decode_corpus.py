@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from image_jpeg import Files, broken, jpegs, photograph, saved
 from image_others import gifs, pngs, tiffs, webps
-from image_tools import Pixels, djpeg, need, pixels_of, program
+from image_tools import Pixels, decoded_files, djpeg, need, pixels_of, program
 from PIL import Image
 
 import headrace as hr
@@ -42,22 +42,7 @@ class Corpus:
 
     def decoded(self, **arguments: Any) -> dict[str, Pixels]:
         """By name; files that are no good are missing."""
-        found: dict[str, Pixels] = {}
-        with hr.Loader(
-            self.root,
-            format="raw",
-            batch_size=16,
-            shuffle=False,
-            memory="512MiB",
-            index_cache="",
-            on_bad_sample="replace",
-            decode={"data": hr.decode.image(**arguments)},
-        ) as loader:
-            for batch in loader:
-                for row in np.flatnonzero(batch.mask):
-                    if int(row) not in batch.replaced:
-                        found[batch["key"][row]] = np.array(batch["data"][row])
-        return found
+        return decoded_files(self.root, hr.decode.image(**arguments), batch_size=16, memory="512MiB")
 
     def each(self, reference: Callable[[bytes], Any]) -> dict[str, Any]:
         with ThreadPoolExecutor(2) as pool:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from image_jpeg import photograph, saved
 from image_png import png
-from image_tools import Pixels
+from image_tools import Pixels, decoded_files
 from PIL import Image, ImageOps
 
 import headrace as hr
@@ -23,22 +23,7 @@ def decoded(root: Path, files: dict[str, bytes], decode: Any) -> dict[str, Any]:
     root.mkdir(exist_ok=True)
     for name, data in files.items():
         (root / name).write_bytes(data)
-    found: dict[str, Any] = {}
-    with hr.Loader(
-        root,
-        format="raw",
-        batch_size=4,
-        shuffle=False,
-        memory="64MiB",
-        index_cache="",
-        on_bad_sample="replace",
-        decode={"data": decode},
-    ) as loader:
-        for batch in loader:
-            for row in np.flatnonzero(batch.mask):
-                if int(row) not in batch.replaced:
-                    found[batch["key"][row]] = np.array(batch["data"][row])
-    return found
+    return decoded_files(root, decode, batch_size=4, memory="64MiB")
 
 
 @pytest.mark.parametrize("size", [(801, 601), (803, 595), (800, 607)])

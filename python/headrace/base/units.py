@@ -52,10 +52,11 @@ def format_bytes(count: float) -> str:
 def whole_number(label: str, value: Any, bits: int, *, least: int = 0, most: int | None = None) -> int:
     """``value``, which must be a whole number of so many bits, and within the bounds; ``label`` is the argument to
     blame."""
+    last = (1 << bits) - 1 if most is None else most
     if (
         isinstance(value, bool)
         or not hasattr(value, "__index__")
-        or not least <= operator.index(value) < min(1 << bits, (1 << bits if most is None else most) + 1)
+        or not least <= operator.index(value) <= last
     ):
         end = f"2**{bits} - 1" if most is None else f"{most:,}"
         raise InvalidArgumentError(f"{label}={value!r}: expected a whole number from {least} to {end}")

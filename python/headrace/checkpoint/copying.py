@@ -45,14 +45,12 @@ def left_behind(near: Place, far: Place) -> list[Left]:
         is_there, problem = manifest.step in there, ""
         if is_there:
             try:
-                other = far.manifest(manifest.step)
+                if not manifest.replaces(far.manifest(manifest.step)):
+                    continue
             except NotFoundError:
                 is_there = False
             except (CorruptError, UnsupportedError) as error:
                 problem = str(error)
-            else:
-                if other.is_same_save(manifest) or not manifest.comes_after(other):
-                    continue
         missing = [key for key in manifest.data_keys if not near.store.exists(key)]
         found.append(Left(manifest, missing, is_there, problem))
     return found

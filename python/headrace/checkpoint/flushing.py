@@ -183,7 +183,7 @@ class Flusher:
                 there = self._far.manifest(manifest.step)
             except NotFoundError:
                 return False
-            if manifest.comes_after(there) and not there.is_same_save(manifest):
+            if manifest.replaces(there):
                 return False
             self._there[manifest.step] = manifest.save, version
         return True

@@ -126,6 +126,10 @@ class Manifest(NamedTuple):
             return self.step >= other.step
         return self.order >= other.order
 
+    def replaces(self, other: Manifest) -> bool:
+        """Whether it takes the other's place under a step that both have: saved after it, and not the same save."""
+        return self.comes_after(other) and not self.is_same_save(other)
+
     def has_same_arrays(self, other: Manifest) -> bool:
         """Whether every array has the same bytes in both, as far as sums tell. False where there are none."""
         return (

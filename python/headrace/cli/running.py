@@ -134,15 +134,13 @@ def _run_job(job: Job, settings: Settings, totals: Totals) -> None:
     try:
         native.run(watch.tick)
         has_ended = True
-    except NotFoundError as error:
-        totals.failures.clear()
-        for key, _, is_tree, _, _ in job.tasks:
-            if not is_tree:
-                refuse_folder(job.source, key, error, "to copy everything below it add -r")
-        raise
-    except HeadraceError:
+    except HeadraceError as error:
         # It gave up; what failed before says the same.
         totals.failures.clear()
+        if isinstance(error, NotFoundError):
+            for key, _, is_tree, _, _ in job.tasks:
+                if not is_tree:
+                    refuse_folder(job.source, key, error, "to copy everything below it add -r")
         raise
     finally:
         watch.close()

@@ -83,18 +83,14 @@ class Dataset(live.Closing):
         if cache_mode == "none":
             options = without_cache(options)
         source = open_source(url, memory=memory, **options)
-        try:
-            _check_columns(source, column_names(options.get("columns")))
-        except InvalidArgumentError:
-            source.close()
-            raise
-        if cache_mode == "copy":
-            try:
-                copy_to_cache(source, memory)
-            except BaseException:
-                source.close()
-                raise
         self._attach(source)
+        try:
+            self._check_chosen(column_names(options.get("columns")))
+            if cache_mode == "copy":
+                copy_to_cache(source, memory)
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def _over(cls, source: Source, recipe: Recipe | None = None) -> Self:
@@ -190,6 +186,14 @@ class Dataset(live.Closing):
         for start in range(0, len(self), chunk):
             yield from self.read(range(start, min(start + chunk, len(self))))
 
+    def _check_chosen(self, columns: Sequence[str]) -> None:
+        """What only some formats leave out while reading is not asked of the others in vain."""
+        if columns and len(set(self._select(columns))) != len(self._columns):
+            raise InvalidArgumentError(
+                f"{self.url}: columns= of a Dataset chooses what is read of tables, and samples of "
+                f"{self.format} are read whole: give columns= to read() or to the Loader"
+            )
+
     def _select(self, columns: Sequence[str] | None) -> list[int]:
         if columns is None:
             return list(range(len(self._columns)))
@@ -231,20 +235,6 @@ class Dataset(live.Closing):
             return "Dataset(closed)"
         return live.describe(
             self, lambda: f"Dataset({self.url!r}, format={self.format!r}, samples={len(self)})"
-        )
-
-
-def _check_columns(source: Source, wanted: Sequence[str]) -> None:
-    """What only some formats leave out while reading is not asked of the others in vain."""
-    there = [row[0] for row in source.native.columns()]
-    if unknown := [name for name in wanted if name not in there]:
-        raise InvalidArgumentError(
-            f"{source.native.url} has no column {unknown[0]!r}; its columns are {', '.join(there)}"
-        )
-    if wanted and set(wanted) != set(there):
-        raise InvalidArgumentError(
-            f"{source.native.url}: columns= of a Dataset chooses what is read of tables, and samples of "
-            f"{source.native.format} are read whole: give columns= to read() or to the Loader"
         )
 
 

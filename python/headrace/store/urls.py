@@ -357,8 +357,7 @@ def kept_url(url: str) -> str:
     if not mark:
         return url
     if scheme.lower() in ("http", "https"):
-        parts = urlsplit(url)
-        rest = parts.netloc.rpartition("@")[2] + parts.path
+        rest = public_url(url).partition("://")[2]
     bucket, slash, path = rest.partition("/")
     path = path.lstrip("/")
     return scheme.lower() + mark + bucket + slash + (path.rstrip("/") + "/" if path.endswith("/") else path)

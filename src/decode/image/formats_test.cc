@@ -10,23 +10,10 @@ namespace headrace::detail {
 namespace {
 
 using testing::decode_value;
+using testing::make_png;
 
 constexpr ImageSize kSize{13, 21};
 constexpr std::size_t kPixels = 13 * 21;
-
-std::string make_png(std::uint32_t format, const std::vector<std::uint8_t>& pixels) {
-  png_image image{};
-  image.version = PNG_IMAGE_VERSION;
-  image.width = kSize.width;
-  image.height = kSize.height;
-  image.format = format;
-  png_alloc_size_t size = 0;
-  png_image_write_to_memory(&image, nullptr, &size, 0, pixels.data(), 0, nullptr);
-  std::string out(size, '\0');
-  png_image_write_to_memory(&image, out.data(), &size, 0, pixels.data(), 0, nullptr);
-  out.resize(size);
-  return out;
-}
 
 std::string make_webp(const std::vector<std::uint8_t>& rgb) {
   std::uint8_t* memory = nullptr;
@@ -145,7 +132,7 @@ ImageOptions with_mode(PixelMode mode) {
 
 TEST(DecodeFormats, GiveThePixelsThatWereStored) {
   const auto rgb = testing::noise(kPixels * 3);
-  EXPECT_EQ(pixels_of(make_png(PNG_FORMAT_RGB, rgb)), rgb);
+  EXPECT_EQ(pixels_of(make_png(rgb, kSize)), rgb);
   EXPECT_EQ(pixels_of(make_webp(rgb)), rgb);
   EXPECT_EQ(pixels_of(make_tiff(rgb, 1)), rgb);
   EXPECT_EQ(pixels_of(make_pil("RGB", kSize, as_text(rgb)), {}, "pil"), rgb);
@@ -160,7 +147,7 @@ TEST(DecodeFormats, TurnATiffAsItsTagSays) {
 
 TEST(DecodeFormats, TurnAPngAsItsExifSaysWhereverItStands) {
   const auto rgb = testing::noise(kPixels * 3);
-  const std::string plain = make_png(PNG_FORMAT_RGB, rgb);
+  const std::string plain = make_png(rgb, kSize);
   const std::string exif = testing::exif_of(6).substr(6);
   const std::string chunk = {std::string("\0\0\0", 3) + static_cast<char>(exif.size()) + "eXIf" +
                              exif + std::string(4, '\0')};
@@ -180,12 +167,12 @@ TEST(DecodeFormats, TurnAPngAsItsExifSaysWhereverItStands) {
 
 TEST(DecodeFormats, DropOrKeepAlpha) {
   const auto rgba = testing::noise(kPixels * 4);
-  const std::string file = make_png(PNG_FORMAT_RGBA, rgba);
+  const std::string file = make_png(rgba, kSize, PNG_FORMAT_RGBA);
   EXPECT_EQ(pixels_of(file, with_mode(PixelMode::kColorAlpha)), rgba);
   const auto rgb = pixels_of(file);
   ASSERT_EQ(rgb.size(), kPixels * 3);
   EXPECT_EQ(rgb[3], rgba[4]);
-  const auto opaque = pixels_of(make_png(PNG_FORMAT_RGB, rgb), with_mode(PixelMode::kColorAlpha));
+  const auto opaque = pixels_of(make_png(rgb, kSize), with_mode(PixelMode::kColorAlpha));
   EXPECT_EQ(opaque[7], 255);
   const auto grey = pixels_of(file, with_mode(PixelMode::kGrey));
   ASSERT_EQ(grey.size(), kPixels);
@@ -245,7 +232,7 @@ struct Sample {
 
 std::vector<Sample> samples() {
   const auto rgb = testing::noise(kPixels * 3);
-  return {{make_png(PNG_FORMAT_RGB, rgb)},
+  return {{make_png(rgb, kSize)},
           {make_webp(rgb)},
           {make_webp_animation(rgb, {40, 50}, 8, 2)},
           {make_tiff(rgb, 6)},

@@ -6,6 +6,7 @@
 #include <cstdio>
 // After that: it uses FILE and size_t.
 #include <jpeglib.h>
+#include <png.h>
 
 #include <cstdlib>
 #include <string>
@@ -91,6 +92,21 @@ inline std::string make_jpeg(const std::vector<std::uint8_t>& pixels, ImageSize 
   std::string out(reinterpret_cast<const char*>(memory), memory_bytes);
   jpeg_destroy_compress(&to);
   std::free(memory);
+  return out;
+}
+
+inline std::string make_png(const std::vector<std::uint8_t>& pixels, ImageSize size,
+                            std::uint32_t format = PNG_FORMAT_RGB) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = size.width;
+  image.height = size.height;
+  image.format = format;
+  png_alloc_size_t bytes = 0;
+  png_image_write_to_memory(&image, nullptr, &bytes, 0, pixels.data(), 0, nullptr);
+  std::string out(bytes, '\0');
+  png_image_write_to_memory(&image, out.data(), &bytes, 0, pixels.data(), 0, nullptr);
+  out.resize(bytes);
   return out;
 }
 

@@ -20,26 +20,12 @@ Pixels noise_of(std::size_t channels) {
   return testing::noise(std::size_t{kSize.height} * kSize.width * channels);
 }
 
-std::string png_of(const Pixels& rgb) {
-  png_image image{};
-  image.version = PNG_IMAGE_VERSION;
-  image.width = kSize.width;
-  image.height = kSize.height;
-  image.format = PNG_FORMAT_RGB;
-  png_alloc_size_t size = 0;
-  png_image_write_to_memory(&image, nullptr, &size, 0, rgb.data(), 0, nullptr);
-  std::string out(size, '\0');
-  png_image_write_to_memory(&image, out.data(), &size, 0, rgb.data(), 0, nullptr);
-  out.resize(size);
-  return out;
-}
-
 /// Stripes: 19,200 pixels in one short chunk.
 std::string small_png() {
   Pixels rgb(std::size_t{kSize.height} * kSize.width * 3);
   for (std::size_t i = 0; i < rgb.size(); ++i)
     rgb[i] = static_cast<std::uint8_t>(i / 3 / 16 * 37 + i % 3);
-  return png_of(rgb);
+  return testing::make_png(rgb, kSize);
 }
 
 std::string webp_of(const Pixels& rgb, bool is_lossless) {
@@ -130,7 +116,7 @@ void expect_rows(const std::string& file, std::size_t lag) {
   EXPECT_TRUE(rows_of(file) == whole);
 }
 
-TEST(Truncated, PngsShowTheirRows) { expect_rows(png_of(noise_of(3)), 3); }
+TEST(Truncated, PngsShowTheirRows) { expect_rows(testing::make_png(noise_of(3), kSize), 3); }
 
 TEST(Truncated, SmallPngsShowTheirRows) {
   const std::string file = small_png();
@@ -145,7 +131,7 @@ TEST(Truncated, SmallPngsShowTheirRows) {
 }
 
 TEST(Truncated, PngsLoseOneRowToAMissingChecksum) {
-  const std::string file = png_of(noise_of(3));
+  const std::string file = testing::make_png(noise_of(3), kSize);
   // Of the end, the chunk's checksum and zlib's.
   for (std::size_t lost = 13; lost < 20; ++lost)
     EXPECT_GE(count_there(file, file.size() - lost), kSize.height - 1) << lost;

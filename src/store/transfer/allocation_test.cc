@@ -8,15 +8,10 @@
 #include <cstring>
 #include <new>
 
+#include "base/sanitizer.h"
 #include "net/tls_test_peer.h"
 #include "store/transfer/scripted_server.h"
 #include "store/transfer/transfer_engine.h"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HEADRACE_HAS_SANITIZER 1
-#endif
-#endif
 
 #if !defined(HEADRACE_HAS_SANITIZER)  // they replace operator new themselves
 

@@ -14,20 +14,12 @@
 
 #include "base/fd.h"
 #include "base/running_clock.h"
+#include "base/sanitizer.h"
 #include "base/temporary_directory.h"
 #include "net/dead_address.h"
 #include "net/resolver.h"
 #include "store/transfer/scripted_server.h"
 #include "store/transfer/transfer_fixture.h"
-
-// ThreadSanitizer supports no threads in a child of a process that has some.
-#if defined(__SANITIZE_THREAD__)
-#define HEADRACE_HAS_THREAD_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define HEADRACE_HAS_THREAD_SANITIZER 1
-#endif
-#endif
 
 namespace headrace {
 namespace {
@@ -495,6 +487,7 @@ TEST_P(TailTest, LimitStartsLowAndGrows) { expect_first_wave(32, 100'000); }
 
 TEST_P(TailTest, OfSmallRequestsTwiceAsManyStart) { expect_first_wave(64, 1000); }
 
+// ThreadSanitizer supports no threads in a child of a process that has some.
 #if !defined(HEADRACE_HAS_THREAD_SANITIZER)
 TEST_P(TailTest, ProcessesShareWhatTheyKnow) {
   const TemporaryDirectory directory;
@@ -596,6 +589,7 @@ TEST_P(TailTest, NameThatDoesNotResolveForAWhileDelaysOnly) {
   stop_all();
 }
 
+// ThreadSanitizer supports no threads in a child of a process that has some.
 #if !defined(HEADRACE_HAS_THREAD_SANITIZER)
 /// The system's clock, run ahead by another process: as if this one had been stopped for so long.
 class SharedClock final : public RunningClock {
