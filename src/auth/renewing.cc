@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/start_thread.h"
 #include "headrace/log.h"
 #include "http/date.h"
 
@@ -74,8 +75,11 @@ bool RenewalCore::is_due(WallTime now) const {
 
 void RenewalCore::want() {
   phase_ = Phase::kWanted;
-  if (!thread_.joinable()) {
-    thread_ = std::jthread([this](std::stop_token stop) { run(std::move(stop)); });
+  if (!thread_.joinable() &&
+      !start_thread(thread_, [this](std::stop_token stop) { run(std::move(stop)); })) {
+    outcome_.emplace(Status(Code::kUnavailable, "no thread can be started to fetch them"));
+    phase_ = Phase::kDone;
+    return;
   }
   changed_.notify_all();
 }

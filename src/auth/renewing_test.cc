@@ -2,13 +2,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <deque>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/limit_addresses.h"
 #include "base/log_capture.h"
+#include "base/sanitizer.h"
 
 namespace headrace::auth {
 namespace {
@@ -298,6 +301,25 @@ TEST(RenewingThreads, ManyMayAskAtOnce) {
   while (!last) last = provider->current(at(600));
   EXPECT_EQ((*last)->text, "t" + std::to_string(fetches.load()));
 }
+
+#if !defined(HEADRACE_HAS_SANITIZER)
+TEST(RenewingDeathTest, ARefusedThreadIsAFailureThatMayPass) {
+  const auto run = [] {
+    RenewalOptions options;
+    options.what = "token of x";
+    const auto provider = renewing_tokens(options, [](std::stop_token) -> Result<Token> {
+      return Token{"a", {}};
+    });
+    limit_addresses(1 << 20);
+    static_cast<void>(provider->current(at(0)));
+    const auto got = provider->current(at(0));
+    const bool is_right = !got && got.error().code() == Code::kUnavailable &&
+                          got.error().message().find("no thread") != std::string_view::npos;
+    ::_exit(is_right ? 0 : 1);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+}
+#endif
 
 }  // namespace
 }  // namespace headrace::auth

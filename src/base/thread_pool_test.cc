@@ -1,13 +1,12 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <fstream>
 #include <latch>
 
+#include "base/limit_addresses.h"
 #include "base/sanitizer.h"
 
 namespace headrace {
@@ -67,15 +66,6 @@ TEST(ThreadPool, TakesTasksFromManyThreads) {
 }
 
 #if !defined(HEADRACE_HAS_SANITIZER)  // They want addresses of their own.
-/// Addresses for some threads, and not for all.
-void limit_addresses(std::uint64_t more_bytes) {
-  std::uint64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  const rlim_t most = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) + more_bytes;
-  const rlimit limit{.rlim_cur = most, .rlim_max = most};
-  ASSERT_EQ(::setrlimit(RLIMIT_AS, &limit), 0);
-}
-
 TEST(ThreadPoolDeathTest, WorksWithAsManyThreadsAsTheSystemAllows) {
   const auto run = [] {
     limit_addresses(std::uint64_t{400} << 20);

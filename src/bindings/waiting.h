@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -40,13 +41,21 @@ template <class Work, class Tick>
 auto run_interruptible(Work&& work, Tick&& tick) {
   using Value = decltype(work(std::declval<std::stop_token>()));
   std::optional<Value> value;
+  std::exception_ptr failure;  // Of memory, or a thread of its own: it belongs to the caller.
   std::mutex mutex;
   std::condition_variable finished;
   bool is_finished = false;
   std::jthread thread([&](std::stop_token stop) {
-    std::optional<Value> result(work(std::move(stop)));
+    std::optional<Value> result;
+    std::exception_ptr raised;
+    try {
+      result.emplace(work(std::move(stop)));
+    } catch (...) {
+      raised = std::current_exception();
+    }
     std::lock_guard lock(mutex);
     value = std::move(result);
+    failure = std::move(raised);
     is_finished = true;
     finished.notify_one();
   });
@@ -68,6 +77,7 @@ auto run_interruptible(Work&& work, Tick&& tick) {
     throw;
   }
   thread.join();
+  if (failure) std::rethrow_exception(failure);
   return std::move(*value);
 }
 

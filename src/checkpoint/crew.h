@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/start_thread.h"
 #include "checkpoint/wait_slice.h"
 #include "headrace/status.h"
 
@@ -34,16 +35,19 @@ inline Status run_crew(std::uint32_t count,
     crew.running = count;
   }
   std::vector<std::jthread> threads;  // Last: they use all of the above.
-  for (std::uint32_t i = 0; i < count; ++i) {
-    threads.emplace_back([&](const std::stop_token& stop) {
-      Status status = work(stop);
-      {
-        MutexLock lock(crew.mutex);
-        if (crew.error.ok()) crew.error = std::move(status);
-        --crew.running;
-      }
-      crew.ended.notify_all();
-    });
+  start_threads(threads, count, [&](const std::stop_token& stop) {
+    Status status = work(stop);
+    {
+      MutexLock lock(crew.mutex);
+      if (crew.error.ok()) crew.error = std::move(status);
+      --crew.running;
+    }
+    crew.ended.notify_all();
+  });
+  if (count > 0 && threads.empty()) return Status(Code::kExhausted, "no thread can be started");
+  {
+    MutexLock lock(crew.mutex);
+    crew.running -= count - static_cast<std::uint32_t>(threads.size());
   }
   // All before one is waited for: it may wait for another.
   struct StopAll {

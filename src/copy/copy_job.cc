@@ -7,10 +7,10 @@
 // Movers, and with them store handles and memory, are made before the job runs, so that what can
 // be refused is refused by create(). A limit of threads only makes fewer of them.
 #include <algorithm>
-#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "base/start_thread.h"
 #include "copy/lister.h"
 #include "copy/mover.h"
 #include "copy/transfer.h"
@@ -76,11 +76,9 @@ class Job final : public CopyJob {
     std::vector<std::thread> threads;
     threads.reserve(movers_.size());
     for (auto& mover : movers_) {
-      try {
-        threads.emplace_back([&mover] { mover->run(); });
-      } catch (const std::system_error&) {  // a limit of threads: fewer do it too
-        break;
-      }
+      std::thread thread;
+      if (!start_thread(thread, [&mover] { mover->run(); })) break;  // Fewer do it too.
+      threads.push_back(std::move(thread));
     }
     if (threads.empty() && !movers_.empty())
       return Status(Code::kExhausted, "copy: no thread can be started");

@@ -13,11 +13,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include "base/check.h"
 #include "base/errno_status.h"
+#include "base/start_thread.h"
 #include "store/file/file_io.h"
 #include "store/file/file_key.h"
 
@@ -83,11 +83,8 @@ void Mover::ring() noexcept {
 
 void Mover::run() {
   if (source_ && target_) {
-    try {
-      writes_ = std::thread([this] { serve_writes(); });
-    } catch (const std::system_error&) {
+    if (!start_thread(writes_, [this] { serve_writes(); }))
       transfer_.give_up(Status(Code::kExhausted, "copy: no thread can be started"));
-    }
   }
   while (!transfer_.is_stopped()) {
     fill();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "base/start_thread.h"
 #include "feed/block_needs.h"
 
 namespace headrace::feed {
@@ -36,7 +37,8 @@ void Forecast::begin(Epoch epoch) {
   epoch.since = store_.read_count();
   MutexLock lock(mutex_);
   next_ = std::move(epoch);
-  if (!thread_.joinable() && !is_ending_) thread_ = std::thread([this] { run(stop_.get_token()); });
+  // Without a thread the cache does as if nothing were foreseen.
+  if (!thread_.joinable() && !is_ending_) start_thread(thread_, [this] { run(stop_.get_token()); });
   changed_.notify_all();
 }
 

@@ -11,9 +11,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <system_error>
 #include <utility>
 
+#include "base/start_thread.h"
 #include "mem/size_class.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -51,9 +51,7 @@ void PageToucher::touch(std::span<std::byte> memory) {
   MutexLock lock(mutex_);
   if (has_ended_) return;
   if (!thread_.joinable()) {
-    try {
-      thread_ = std::thread([this] { run(); });
-    } catch (const std::system_error&) {
+    if (!start_thread(thread_, [this] { run(); })) {
       has_ended_ = true;
       return;
     }

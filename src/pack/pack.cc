@@ -19,6 +19,7 @@
 
 #include "base/atomic_file.h"
 #include "base/mutex.h"
+#include "base/start_thread.h"
 #include "headrace/machine.h"
 #include "headrace/target_record.h"
 #include "pack/json_text.h"
@@ -124,7 +125,15 @@ class Run {
       running_ = workers.size();
     }
     for (auto& worker : workers) {
-      threads.emplace_back([this, worker = worker.get()] { work(*worker); });
+      std::thread thread;
+      if (start_thread(thread, [this, worker = worker.get()] { work(*worker); })) {
+        threads.push_back(std::move(thread));
+        continue;
+      }
+      MutexLock lock(mutex_);  // The others do its work.
+      --running_;
+      if (threads.empty() && running_ == 0)
+        error_ = Status(Code::kExhausted, "pack: no thread can be started");
     }
     report_until_idle();
     for (std::thread& thread : threads) thread.join();

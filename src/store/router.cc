@@ -14,11 +14,11 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/start_thread.h"
 #include "store/completion_queue.h"
 #include "store/route.h"
 
@@ -218,13 +218,8 @@ class Router final : public Store {
   /// kExhausted where the system allows no more threads.
   Status start_pump(Line& line) {
     if (line.pump.joinable()) return {};
-    try {
-      line.pump = std::thread([this, &line] { pump(line); });
-    } catch (const std::system_error& error) {
-      return Status(Code::kExhausted,
-                    line.store->url() + ": no thread to wait for its answers: " + error.what());
-    }
-    return {};
+    if (start_thread(line.pump, [this, &line] { pump(line); })) return {};
+    return Status(Code::kExhausted, line.store->url() + ": no thread to wait for its answers");
   }
 
   bool is_drained(const Line& line) HEADRACE_EXCLUDES(mutex_) {

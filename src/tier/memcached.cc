@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/start_thread.h"
 #include "net/poller.h"
 #include "net/resolver.h"
 #include "net/timer_heap.h"
@@ -96,7 +97,11 @@ class MemcachedCache final : public RemoteCache, public MemcachedConnection::Own
             *poller_, timers_, *this, nodes_.size() - 1, options_.timeout));
       }
     }
-    thread_ = std::thread([this] { run(); });
+  }
+
+  Status start() {
+    if (start_thread(thread_, [this] { run(); })) return {};
+    return Status(Code::kExhausted, "memcached: no thread can be started");
   }
 
   ~MemcachedCache() override {
@@ -105,7 +110,7 @@ class MemcachedCache final : public RemoteCache, public MemcachedConnection::Own
       is_stopping_ = true;
     }
     poller_->wake();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
   void get(Get&& get) override {
@@ -340,7 +345,9 @@ std::size_t node_of(const ExtentName& extent, const std::vector<std::string>& no
 Result<std::unique_ptr<RemoteCache>> open_memcached(const MemcachedOptions& options) {
   HEADRACE_TRY(check(options));
   HEADRACE_TRY_ASSIGN(auto poller, create_epoll_poller());
-  return std::unique_ptr<RemoteCache>(std::make_unique<MemcachedCache>(options, std::move(poller)));
+  auto cache = std::make_unique<MemcachedCache>(options, std::move(poller));
+  HEADRACE_TRY(cache->start());
+  return std::unique_ptr<RemoteCache>(std::move(cache));
 }
 
 }  // namespace headrace::tier

@@ -14,6 +14,7 @@
 #include <thread>
 #include <tuple>
 
+#include "base/start_thread.h"
 #include "headrace/machine.h"
 #include "read/verify/worker.h"
 #include "shard/codec/digest.h"
@@ -72,16 +73,19 @@ Result<VerifyReport> run_jobs(VerifyRun& run, std::uint64_t largest_block_bytes)
   }
   std::mutex mutex;
   std::condition_variable ended;
-  std::size_t left = shares.worker_count;
+  std::size_t left = 0;
   std::vector<std::jthread> threads;
-  for (std::size_t i = 0; i < shares.worker_count; ++i) {
-    threads.emplace_back([&] {
+  {
+    const std::lock_guard lock(mutex);
+    start_threads(threads, shares.worker_count, [&] {
       work_on(run, shares.depth);
-      const std::lock_guard lock(mutex);
+      const std::lock_guard ending(mutex);
       --left;
       ended.notify_one();
     });
+    left = threads.size();
   }
+  if (threads.empty()) return Status(Code::kExhausted, "verify: no thread can be started");
   const auto report = [&] {
     if (run.options.progress)
       run.options.progress(run.read_bytes.load(std::memory_order_relaxed), all_bytes);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/start_thread.h"
 #include "shard/dataset/build.h"
 #include "shard/dataset/detect.h"
 #include "shard/dataset/empty_shard.h"
@@ -222,8 +223,9 @@ class Opener {
     const Format wanted = context_.options.format;
     std::jthread asking;
     if (may_have_index_json()) {
-      asking = std::jthread(
-          [&] { json_source = context_.store.head(std::string(kIndexJsonName), context_.call); });
+      start_thread(asking, [&] {
+        json_source = context_.store.head(std::string(kIndexJsonName), context_.call);
+      });
     }
     auto index = read_stored();
     if (asking.joinable()) asking.join();

@@ -17,13 +17,13 @@
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/errno_status.h"
 #include "base/fd.h"
 #include "base/mutex.h"
+#include "base/start_thread.h"
 #include "store/log/access_line.h"
 
 namespace headrace {
@@ -94,11 +94,8 @@ class FileLog final : public AccessLog {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     Status status;
-    try {
-      thread_ = std::thread([this] { run(); });
-    } catch (const std::system_error&) {
+    if (!start_thread(thread_, [this] { run(); }))
       status = Status(Code::kExhausted, name() + ": no thread can be started");
-    }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return status;
   }
