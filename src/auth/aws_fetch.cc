@@ -3,8 +3,7 @@
 // break in a key or token would be a header of its own.
 //
 // Codes decide what follows: kUnavailable and kThrottled are tried again, kDenied is not and goes
-// to the user with what to do about it. So an unknown host counts as a network that is not up yet,
-// and a status of 4xx, but for 429, as a refusal.
+// to the user with what to do about it. So a status of 4xx, but for 429, counts as a refusal.
 #include "auth/aws_fetch.h"
 
 #include <nlohmann/json.hpp>
@@ -106,20 +105,12 @@ class Fetcher {
     return Status(Code::kDenied, "no credentials are configured");
   }
 
-  /// An unknown host may be a network that is not up yet.
-  Result<WebAnswer> web(const WebRequest& request) {
-    auto answer = world_.web->fetch(request, stop_);
-    if (!answer && answer.error().code() == Code::kNotFound)
-      return Status(Code::kUnavailable, std::string(answer.error().message()));
-    return answer;
-  }
-
   // --- STS ---
 
   Result<WebAnswer> call_sts(const detail::StsForm& form, const Credentials* keys) {
     HEADRACE_TRY_ASSIGN(const WebRequest request,
                         detail::sts_request(form, services_, keys, world_.clock->wall_now()));
-    return web(request);
+    return world_.web->fetch(request, stop_);
   }
 
   detail::StsForm role_form(const char* action, const AwsRole& role) const {
@@ -170,7 +161,7 @@ class Fetcher {
                   http::encode(sso.role_name, http::Slash::kEscape) +
                   "&account_id=" + http::encode(sso.account_id, http::Slash::kEscape);
     request.headers = {{"x-amz-sso_bearer_token", token}};
-    HEADRACE_TRY_ASSIGN(const WebAnswer answer, web(request));
+    HEADRACE_TRY_ASSIGN(const WebAnswer answer, world_.web->fetch(request, stop_));
     if (answer.status == 401) return login_again(sso, "the session has ended");
     const json body = parse_json(answer.body);
     if (answer.status != 200) {
@@ -237,7 +228,7 @@ class Fetcher {
         {"clientSecret", text_of(cache, "clientSecret")},
         {"refreshToken",
          refresh}}.dump(-1, ' ', false, json::error_handler_t::replace);
-    HEADRACE_TRY_ASSIGN(const WebAnswer answer, web(request));
+    HEADRACE_TRY_ASSIGN(const WebAnswer answer, world_.web->fetch(request, stop_));
     const json body = parse_json(answer.body);
     const std::string token = text_of(body, "accessToken");
     if (answer.status != 200 || token.empty() || !fits_header(token)) {
@@ -321,7 +312,7 @@ class Fetcher {
                     "the authorization token for the endpoint has a line end or control character");
     }
     if (!token.empty()) request.headers.emplace_back("authorization", token);
-    HEADRACE_TRY_ASSIGN(const WebAnswer answer, web(request));
+    HEADRACE_TRY_ASSIGN(const WebAnswer answer, world_.web->fetch(request, stop_));
     const json body = parse_json(answer.body);
     if (answer.status != 200) {
       return Status(code_of_status(answer.status), "HTTP " + std::to_string(answer.status) + " " +
@@ -380,7 +371,7 @@ class Fetcher {
     request.is_local = true;
     request.headers = {{"x-aws-ec2-metadata-token-ttl-seconds", "21600"}};
     request.timeout = std::chrono::seconds(1);
-    auto answer = web(request);
+    auto answer = world_.web->fetch(request, stop_);
     if (!answer) {
       if (!is_retryable(answer.error().code())) return std::move(answer).error();
       if (!is_certain) {
@@ -404,7 +395,7 @@ class Fetcher {
     request.is_local = true;
     request.timeout = std::chrono::seconds(2);
     if (!token.empty()) request.headers = {{"x-aws-ec2-metadata-token", token}};
-    return web(request);
+    return world_.web->fetch(request, stop_);
   }
 
   const AwsServices& services_;

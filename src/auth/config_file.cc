@@ -1,6 +1,7 @@
 #include "auth/config_file.h"
 
 #include <cctype>
+#include <optional>
 
 #include "base/strings.h"
 #include "http/fields.h"
@@ -26,12 +27,29 @@ std::string_view without_comment(std::string_view value) {
   return value;
 }
 
+/// "profile 'my  dev'" -> "profile my  dev": the AWS command line quotes names with blanks. Others
+/// stay as they are.
+std::optional<std::string> without_quotes(std::string_view section) {
+  const std::size_t blank = section.find_first_of(" \t");
+  if (blank == std::string_view::npos) return std::nullopt;
+  const std::string_view name = trim(section.substr(blank));
+  const char quote = name.front();
+  const bool is_quoted = (quote == '"' || quote == '\'') && name.size() > 2 && name.back() == quote;
+  if (!is_quoted) return std::nullopt;
+  return std::string(section.substr(0, blank)).append(1, ' ').append(name, 1, name.size() - 2);
+}
+
 /// "[profile  dev]" -> "profile dev". False when there is no closing bracket.
 bool parse_section(std::string_view line, std::string& out) {
   const std::size_t close = line.find(']');
   if (close == std::string_view::npos) return false;
+  const std::string_view section = trim(line.substr(1, close - 1));
+  if (auto name = without_quotes(section)) {
+    out = *std::move(name);
+    return true;
+  }
   out.clear();
-  for (char c : trim(line.substr(1, close - 1))) {
+  for (char c : section) {
     if (is_blank(c) && !out.empty() && out.back() == ' ') continue;
     out.push_back(is_blank(c) ? ' ' : c);
   }

@@ -176,6 +176,18 @@ TEST(ConfigFile, ReadsTheDialect) {
   EXPECT_EQ(dev.at("indented"), "not nested");
 }
 
+TEST(ConfigFile, QuotesHoldNamesWithBlanksTogether) {
+  auto sections = parse_config(
+      "[profile 'my  dev']\na=1\n[profile \"other one\"]\na=2\n[o'brien's]\na=3\n[profile "
+      "'x]\na=4\n",
+      "f");
+  ASSERT_TRUE(sections.has_value());
+  EXPECT_EQ(sections->at("profile my  dev").at("a"), "1");
+  EXPECT_EQ(sections->at("profile other one").at("a"), "2");
+  EXPECT_EQ(sections->at("o'brien's").at("a"), "3");
+  EXPECT_EQ(sections->at("profile 'x").at("a"), "4");
+}
+
 TEST(ConfigFile, NamesTheLineAndNotItsText) {
   for (std::string_view text : {"[a\n", "x = 1\n", "[a]\nverysecret\n", "[]\n", "[a]\n= x\n"}) {
     auto sections = parse_config(text, "/f");

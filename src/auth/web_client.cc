@@ -149,7 +149,7 @@ Result<std::vector<NetAddress>> Exchange::look_up(const std::string& host, std::
       host, port, [&bell] { bell.signal(); }, resolver_));
   for (;;) {
     if (auto result = lookup.take()) {
-      if (!*result) return fail(result->error().code(), result->error().message());
+      if (!*result) return fail(Code::kUnavailable, result->error().message());
       return **std::move(result);
     }
     HEADRACE_TRY(wait(bell.get(), POLLIN, connect_until_));

@@ -36,8 +36,8 @@ class WebClient {
  public:
   virtual ~WebClient() = default;
   /// One exchange, no retries, redirects not followed. Any HTTP status is a result. Errors:
-  /// kUnavailable (refused, reset, time out, TLS), kNotFound (unknown host), kCancelled,
-  /// kInvalidArgument (URL), kCorrupt (not HTTP).
+  /// kUnavailable (refused, reset, time out, TLS, unknown host), kCancelled, kInvalidArgument
+  /// (URL), kCorrupt (not HTTP).
   virtual Result<WebAnswer> fetch(const WebRequest& request, std::stop_token stop) = 0;
 };
 

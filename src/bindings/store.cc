@@ -147,6 +147,14 @@ ObjectInfo put(PyStore& self, const std::string& key, nb::handle data, bool if_a
                           }),
                           key);
   }
+  const std::uint64_t limit_bytes = client->pool()->limit_bytes();
+  if (SlabPool::charged_bytes(bytes.size()) > limit_bytes) {
+    raise(Status(Code::kInvalidArgument, "PUT " + client->store().object_url(key) +
+                                             ": with if_absent=True it is one request, whose " +
+                                             std::to_string(bytes.size()) +
+                                             " bytes do not fit memory= (" +
+                                             std::to_string(limit_bytes) + " bytes): raise it"));
+  }
   Completion done = without_gil([&](const Pause& pause) {
     Request request;
     request.op = Op::kPut;

@@ -17,9 +17,11 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/start_thread.h"
 #include "checkpoint/part_sink.h"
 #include "checkpoint/wait_slice.h"
 #include "io/submit_queue.h"
+#include "store/clean_up_options.h"
 
 namespace headrace::checkpoint {
 namespace {
@@ -37,8 +39,8 @@ class UploadSink final : public PartSink {
       HEADRACE_TRY_ASSIGN(
           upload_id_, client_->store().create_upload(options_.key, {.stop = client_->closing()}));
     }
-    pump_ = std::thread([this] { run(); });
-    return {};
+    if (start_thread(pump_, [this] { run(); })) return {};
+    return Status(Code::kExhausted, options_.key + ": no thread can be started");
   }
 
   ~UploadSink() override {
@@ -51,7 +53,8 @@ class UploadSink final : public PartSink {
     if (handle_) handle_->stop();
     if (pump_.joinable()) pump_.join();
     if (!is_finished_ && options_.joins.empty() && !upload_id_.empty())
-      static_cast<void>(client_->store().abort_upload(options_.key, upload_id_));
+      static_cast<void>(
+          client_->store().abort_upload(options_.key, upload_id_, clean_up_options()));
   }
 
   void put(std::uint32_t index, Slab slab, std::uint64_t length_bytes) override {

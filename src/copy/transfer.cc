@@ -23,6 +23,7 @@
 #include "base/base64.h"
 #include "base/crc32c.h"
 #include "base/random.h"
+#include "store/clean_up_options.h"
 #include "store/file/file_io.h"
 #include "store/file/file_key.h"
 
@@ -486,8 +487,7 @@ void Transfer::abandon(LargeCopy& large, Code reason) {
                          reason == Code::kCancelled;
   if (large.file && !may_go_on) large.file->give_up();
   if (large.upload_id.empty() || large.is_adopted || (may_go_on && large.is_upload_kept)) return;
-  // Without the job's stop: there is nobody else to clean up.
-  static_cast<void>(to_.abort_upload(large.item.to_key, large.upload_id, {}));
+  static_cast<void>(to_.abort_upload(large.item.to_key, large.upload_id, clean_up_options()));
 }
 
 }  // namespace headrace::copy_detail

@@ -3,6 +3,8 @@
 // upload_id_: the destructor takes every completion before those go.
 #include "io/uploader.h"
 
+#include "store/clean_up_options.h"
+
 namespace headrace::io {
 
 Result<std::unique_ptr<Uploader>> Uploader::begin(Store& store, Store& handle, std::string key,
@@ -19,7 +21,7 @@ Uploader::~Uploader() {
   for (std::size_t i = 1; i <= parts_.size() && queue_.in_flight() > 0; ++i) handle_.cancel(i);
   queue_.drain();
   if (!is_finished_ && !upload_id_.empty())
-    static_cast<void>(store_.abort_upload(key_, upload_id_));
+    static_cast<void>(store_.abort_upload(key_, upload_id_, clean_up_options()));
 }
 
 Status Uploader::put(Slab slab, std::uint64_t length_bytes) {

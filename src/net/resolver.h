@@ -50,7 +50,8 @@ class NameLookup {
                HostResolver resolver = {});
 
   /// The addresses in the system's order of preference (at least one), or why there are none
-  /// (kNotFound, kUnavailable); nullopt while it runs.
+  /// (kNotFound: no such name; kUnavailable); nullopt while it runs. Whoever asks a store must not
+  /// hand the kNotFound on: it would read as if an object were not there.
   std::optional<Result<std::vector<NetAddress>>> take();
 
   void abandon() noexcept;

@@ -427,6 +427,29 @@ TEST_F(SlowCopyTest, SoArePartsOfOne) {
   }
 }
 
+TEST_F(SlowCopyTest, OneThatIsStoppedLeavesNoUpload) {
+  std::stop_source stop;
+  std::atomic<int> aborts{0};
+  serve([&](const SeenRequest& request, Peer& peer) {
+    if (request.head.starts_with("HEAD "))
+      return peer.send(ScriptedServer::head(200, std::uint64_t{600} << 20, "ETag: \"a\"\r\n"));
+    if (request.head.find("uploads=") != std::string::npos)
+      return peer.send(with_body(200,
+                                 "<InitiateMultipartUploadResult><UploadId>u</UploadId>"
+                                 "</InitiateMultipartUploadResult>"));
+    if (request.head.starts_with("DELETE ")) {
+      ++aborts;
+      return peer.send(with_body(200, ""));
+    }
+    stop.request_stop();
+    peer.wait_for_client_to_leave();
+  });
+  const auto moved =
+      open_hasty()->set_storage_class("key", "STANDARD_IA", {.stop = stop.get_token()});
+  EXPECT_EQ(moved.error().code(), Code::kCancelled);
+  EXPECT_EQ(aborts, 1);
+}
+
 /// Moves an object of 600 MiB, in two parts, to another storage class.
 class TaggedCopyTest : public DriversFaultTest {
  protected:

@@ -130,6 +130,9 @@ class HttpProtocol {
                                       const http::ResponseHead& head) const {
     return head.etag;
   }
+  /// Whether versions are ETags, which some servers send without their quotes. Constant. Default:
+  /// not.
+  virtual bool quotes_versions() const noexcept { return false; }
   /// After a successful kPut or kPutPart: the value of Completion::etag, where the version is in
   /// the body of the answer. `head.etag` is version_of() by now, and the default.
   virtual void append_version(const Request& /*request*/, const http::ResponseHead& head,
@@ -139,6 +142,9 @@ class HttpProtocol {
   /// Whether every answer that says that this kPut or kPutPart has succeeded names a version: one
   /// without is not the store's. Default: not.
   virtual bool names_what_it_wrote(const Request& /*request*/) const noexcept { return false; }
+  /// The field, in lower case, by which an upload tells the checksum of its bytes, and the answer
+  /// that of what was written: where both have it the engine compares. Default: none.
+  virtual std::string_view checksum_field() const noexcept { return {}; }
   /// After a successful kPut or kPutPart: the value of Completion::checksum. Default: none.
   virtual void append_checksum(const Request& /*request*/, const http::ResponseHead& /*head*/,
                                std::string& /*out*/) const {}

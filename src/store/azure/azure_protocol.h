@@ -41,6 +41,8 @@ class AzureProtocol final : public vendor::ConfiguredProtocol<AzureConfig> {
   bool names_what_it_wrote(const Request& request) const noexcept override {
     return request.op == Op::kPut;  // blocks have no version
   }
+  bool quotes_versions() const noexcept override { return true; }
+  std::string_view checksum_field() const noexcept override { return "x-ms-content-crc64"; }
   void append_checksum(const Request& request, const http::ResponseHead& head,
                        std::string& out) const override;
 

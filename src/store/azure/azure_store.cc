@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "auth/azure_tokens.h"
+#include "base/start_thread.h"
 #include "http/uri.h"
 #include "store/azure/azure_answers.h"
 #include "store/azure/azure_batch.h"
@@ -195,9 +196,8 @@ Result<ObjectInfo> AzureStore::copy(const std::string& from_key, const std::stri
   HEADRACE_TRY(check_version(from_key, call));
   http.headers = setting_fields(settings_of_copy(settings));
   http.headers.emplace_back("x-ms-copy-source", copy_source(from_key, call.version_id));
-  CallOptions limited{.deadline = call.deadline, .stop = call.stop};
-  if (limited.deadline == TimePoint::max())
-    limited.deadline = clock_.now() + options_.default_timeout;
+  const CallOptions limited{.deadline = engine()->deadline_of(call, kCompleteTime),
+                            .stop = call.stop};
   HEADRACE_TRY_ASSIGN(ObjectInfo info, run_copy(http, to_key, limited));
   ObjectSettings type = copied_settings(settings);
   type.metadata.clear();
@@ -257,13 +257,23 @@ Result<ObjectInfo> AzureStore::set_storage_class(const std::string& key,
 Result<ObjectInfo> AzureStore::wait_for_copy(const HttpCall& copy, const std::string& key,
                                              const std::string& copy_id, const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("HEAD", key));
+  // Nobody can take it back: ended by hand, it would leave an empty object.
+  const std::string_view goes_on =
+      ": the service goes on with this copy, which may replace "
+      "what is there later";
   std::chrono::milliseconds time{50};
   for (;;) {
-    HEADRACE_TRY(check_call(copy.what, call));
-    if (!pause_for(time, call.stop)) return Status(Code::kCancelled, copy.what + ": cancelled");
+    if (Status s = check_call(copy.what, call); !s.ok())
+      return Status(s.code(), std::string(s.message()).append(goes_on));
+    if (!pause_for(time, call.stop))
+      return Status(Code::kCancelled, (copy.what + ": cancelled").append(goes_on));
     time = std::min(2 * time, kMaxCopyPause);
-    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
-    auto head = head_of(answer);
+    auto answer = engine()->call(http, call);
+    if (!answer) {
+      return Status(answer.error().code(),
+                    (copy.what + ": " + std::string(answer.error().message())).append(goes_on));
+    }
+    auto head = head_of(*answer);
     if (!head) return std::move(head).error().annotate(copy.what);
     if (head->header("x-ms-copy-id") != copy_id)
       return Status(Code::kChanged, copy.what + ": the object was written by others meanwhile");
@@ -435,8 +445,7 @@ void AzureStore::remove_singly(std::span<const std::string> keys, const CallOpti
       results[i] = remove(keys[i], call);
   };
   std::vector<std::jthread> helpers;
-  for (std::size_t i = 1; i < std::min(kParallelDeletes, keys.size()); ++i)
-    helpers.emplace_back(work);
+  if (!keys.empty()) start_threads(helpers, std::min(kParallelDeletes, keys.size()) - 1, work);
   work();
 }
 

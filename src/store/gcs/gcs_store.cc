@@ -168,9 +168,13 @@ class GcsStore final : public EngineStore {
     UploadEnd end;
     end.what = http.what;
     end.deadline = engine()->deadline_of(call, kCompleteTime);
-    end.complete = [&](TimePoint deadline) {
-      const auto answer = engine()->call(http, {deadline, call.stop});
-      return answer ? Status() : answer.error().clone();
+    std::string generation;
+    end.complete = [&](TimePoint deadline) -> Status {
+      HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, {deadline, call.stop}));
+      http::ResponseHead head;
+      HEADRACE_TRY(http::parse_response_head(answer.head, head));
+      generation = head.header("x-goog-generation");
+      return {};
     };
     end.find = [&](TimePoint deadline) -> Result<std::optional<ObjectInfo>> {
       auto there = head_whole(key, {deadline, call.stop});
@@ -180,7 +184,14 @@ class GcsStore final : public EngineStore {
     };
     HEADRACE_TRY_ASSIGN(auto found, finish_upload(end, engine()->clock(), call.stop));
     if (found) return *std::move(found);
-    HEADRACE_TRY_ASSIGN(HeadInfo there, head_whole(key, call));
+    auto whole = head_whole(key, call);
+    // Who may only write gets no more than what the answer tells.
+    if (!whole && whole.error().code() == Code::kDenied) {
+      std::uint64_t size_bytes = 0;
+      for (const UploadedPart& part : parts) size_bytes += part.size_bytes;
+      return ObjectInfo{.key = key, .size_bytes = size_bytes, .etag = std::move(generation)};
+    }
+    HEADRACE_TRY_ASSIGN(HeadInfo there, std::move(whole));
     if (sum && there.crc && *there.crc != *sum) {
       return Status(Code::kCorrupt,
                     http.what +

@@ -312,7 +312,7 @@ Status S3Protocol::append_head(const Request& request, const HeadContext& contex
   if (!request.etag.empty() && request.op != Op::kPutPart) head.field("if-match", request.etag);
   if (request.if_absent && request.op == Op::kPut) head.field("if-none-match", "*");
   if (sum != ChecksumKind::kNone) {
-    head.begin_field(checksum_field(sum));
+    head.begin_field(s3::checksum_field(sum));
     vendor::append_checksum_text(sum, vendor::checksum_value(sum, payload_of(request)), out);
     head.end_field();
   }
@@ -399,10 +399,15 @@ Checksum S3Protocol::object_checksum_of(const Request& request,
   return object_checksum(head);
 }
 
+std::string_view S3Protocol::checksum_field() const noexcept {
+  const ChecksumKind kind = config_.upload_checksum;
+  return kind == ChecksumKind::kNone ? std::string_view() : s3::checksum_field(kind);
+}
+
 void S3Protocol::append_checksum(const Request& /*request*/, const http::ResponseHead& head,
                                  std::string& out) const {
   if (config_.upload_checksum == ChecksumKind::kNone) return;
-  out.append(head.header(checksum_field(config_.upload_checksum)));
+  out.append(head.header(s3::checksum_field(config_.upload_checksum)));
 }
 
 Result<std::string> S3Protocol::presign(const PresignRequest& request,

@@ -50,6 +50,8 @@ class S3Protocol final : public vendor::ConfiguredProtocol<S3Config> {
   }
   /// Only when the answer repeats the checksum: a store that does not know it would refuse it in
   /// CompleteMultipartUpload.
+  bool quotes_versions() const noexcept override { return true; }
+  std::string_view checksum_field() const noexcept override;
   void append_checksum(const Request& request, const http::ResponseHead& head,
                        std::string& out) const override;
   /// AIStore's gateways answer 307; S3 does while a bucket is new. The new place gets signature,

@@ -8,8 +8,10 @@
 #include <thread>
 #include <tuple>
 
+#include "base/start_thread.h"
 #include "base/strings.h"
 #include "http/uri.h"
+#include "store/clean_up_options.h"
 #include "store/effective_settings.h"
 #include "store/finish_upload.h"
 #include "store/s3/s3_checksum.h"
@@ -146,19 +148,24 @@ Result<ObjectInfo> S3Control::complete_upload(const std::string& key, const std:
   }
   http.is_idempotent = false;  // the first attempt may have had its effect: we look before the next
   http.answer_timeout = kCompleteAnswerTime;
+  std::string etag;
   UploadEnd end;
   end.what = http.what;
   end.deadline = engine_->deadline_of(call, kCompleteTime);
-  end.complete = [&](TimePoint deadline) {
-    const auto etag = engine_->call(http, {deadline, call.stop}, [](const HttpAnswer& answer) {
-      return parse_result_etag(answer.body);
-    });
-    return etag ? Status() : etag.error().clone();
+  end.complete = [&](TimePoint deadline) -> Status {
+    HEADRACE_TRY_ASSIGN(etag, engine_->call(http, {deadline, call.stop}, [](const HttpAnswer& a) {
+      return parse_result_etag(a.body);
+    }));
+    return {};
   };
   end.find = [&](TimePoint deadline) { return find_completed(key, parts, {deadline, call.stop}); };
   HEADRACE_TRY_ASSIGN(auto found, finish_upload(end, engine_->clock(), call.stop));
   if (found) return *std::move(found);
-  return head(key, call);
+  auto there = head(key, call);
+  // Who may only write gets no more than what the answer tells.
+  if (!there && there.error().code() == Code::kDenied)
+    return ObjectInfo{.key = key, .size_bytes = total_bytes(parts), .etag = std::move(etag)};
+  return there;
 }
 
 /// The object, when its ETag or its checksum says that it is made of these parts.
@@ -368,7 +375,7 @@ Result<ObjectInfo> S3Control::copy_large(const ObjectInfo& from, const std::stri
   HEADRACE_TRY_ASSIGN(const std::string id, create_tagged_upload(to_key, tags, write));
   std::vector<UploadedPart> parts;
   if (Status s = copy_parts(from, to_key, id, parts, call); !s.ok()) {
-    static_cast<void>(abort_upload(to_key, id, write));
+    static_cast<void>(abort_upload(to_key, id, clean_up_options()));
     return s;
   }
   return complete_upload(to_key, id, parts, write);
@@ -416,8 +423,7 @@ Status S3Control::copy_parts(const ObjectInfo& from, const std::string& to_key,
   };
   {
     std::vector<std::jthread> threads;
-    for (std::size_t i = 1; i < std::min(kCopyThreads, parts.size()); ++i)
-      threads.emplace_back(work);
+    start_threads(threads, std::min(kCopyThreads, parts.size()) - 1, work);
     work();
   }
   return failure;

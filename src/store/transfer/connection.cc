@@ -289,7 +289,11 @@ std::optional<Connection::Want> Connection::on_head_bytes(std::int64_t result, T
 }
 
 std::optional<Connection::Want> Connection::on_head(TimePoint now) {
-  if (op_->call == nullptr) head_.etag = context_.protocol.version_of(op_->request, head_);
+  if (state_ == State::kSending && head_.status < 300) {
+    return fail_doubtful(
+        Status(Code::kCorrupt, "the answer came before what it is about had been sent"));
+  }
+  if (op_->call == nullptr) read_version();
   verdict_ = op_->call != nullptr ? judge_call(head_, op_->is_head())
                                   : judge_transfer(op_->request, head_);
   if (op_->call == nullptr && op_->request.op == Op::kGet &&
@@ -326,6 +330,14 @@ std::optional<Connection::Want> Connection::on_head(TimePoint now) {
   return succeed();
 }
 
+void Connection::read_version() {
+  head_.etag = context_.protocol.version_of(op_->request, head_);
+  if (head_.etag.empty() || head_.etag.ends_with('"') || !context_.protocol.quotes_versions())
+    return;
+  version_.assign(1, '"').append(head_.etag).push_back('"');
+  head_.etag = version_;
+}
+
 std::optional<Connection::Want> Connection::begin_slab_body(std::string_view surplus,
                                                             TimePoint now) {
   const std::span<std::byte> target = slab_part().first(verdict_.body_bytes);
@@ -357,6 +369,7 @@ std::optional<Connection::Want> Connection::begin_text(std::string_view surplus,
   state_ = State::kText;
   watch_progress(now);
   text_.clear();
+  if (verdict_.use == BodyUse::kText) op_->length_bytes = 0;
   chunked_ = http::ChunkedDecoder();
   text_left_bytes_ = http::body_length(head_, op_->is_head());
   // HEAD, 204, 304: no body whatever the fields say. S3 answers a HEAD of nothing with "chunked".
@@ -379,7 +392,7 @@ std::optional<Connection::Want> Connection::on_text_bytes(std::int64_t result) {
 std::optional<Connection::Want> Connection::feed_text(std::string_view bytes) {
   std::size_t max_bytes = kMaxErrorBytes;
   if (verdict_.use == BodyUse::kAnswer) max_bytes = kMaxAnswerBytes;
-  if (verdict_.use == BodyUse::kText) max_bytes = verdict_.body_bytes;
+  if (verdict_.use == BodyUse::kText) max_bytes = verdict_.body_bytes - op_->length_bytes;
   bool is_too_long = false;
   bool is_complete = false;
   if (head_.is_chunked) {
@@ -399,6 +412,7 @@ std::optional<Connection::Want> Connection::feed_text(std::string_view bytes) {
     text_.append(bytes.substr(0, std::min<std::uint64_t>(take_bytes, max_bytes - text_.size())));
     if (text_left_bytes_) is_complete = (*text_left_bytes_ -= take_bytes) == 0;
   }
+  if (verdict_.use == BodyUse::kText) move_text();
   if (is_too_long) {
     keep_alive_ = false;
     if (verdict_.use == BodyUse::kError) return end_text();  // enough to see what is wrong
@@ -409,6 +423,13 @@ std::optional<Connection::Want> Connection::feed_text(std::string_view bytes) {
   }
   if (is_complete) return end_text();
   return Want{text_piece_, ReceiveMode::kSome};
+}
+
+/// Of an object no more than a piece lies beside the slab.
+void Connection::move_text() {
+  std::memcpy(slab_part().data() + op_->length_bytes, text_.data(), text_.size());
+  op_->length_bytes += text_.size();
+  text_.clear();
 }
 
 std::optional<Connection::Want> Connection::end_text() {
@@ -460,20 +481,19 @@ void Connection::end_call() {
 
 void Connection::end_text_transfer() {
   const Request& request = op_->request;
-  op_->length_bytes = request.length_bytes;
-  if (request.op == Op::kGet) {
-    const bool is_short = text_.size() < verdict_.body_bytes;
+  if (request.op != Op::kGet) {
+    op_->length_bytes = request.length_bytes;
+  } else {
+    const bool is_short = op_->length_bytes < verdict_.body_bytes;
     // Only a whole object may turn out shorter at its end; a partial answer has announced its
     // length.
     if (is_short && (head_.status == 206 || !request.allow_short)) {
-      fail_doubtful(Status(Code::kCorrupt, "the answer has " + std::to_string(text_.size()) +
+      fail_doubtful(Status(Code::kCorrupt, "the answer has " + std::to_string(op_->length_bytes) +
                                                " bytes where its range has " +
                                                std::to_string(verdict_.body_bytes)));
       return;
     }
-    std::memcpy(slab_part().data(), text_.data(), text_.size());
-    op_->length_bytes = text_.size();
-    if (head_.status == 200) verdict_.object_size_bytes = text_.size();
+    if (head_.status == 200) verdict_.object_size_bytes = op_->length_bytes;
   }
   succeed();
 }
@@ -513,6 +533,19 @@ bool Connection::matches_checksum() const {
   return true;
 }
 
+bool Connection::confirms_checksum() const {
+  const std::string_view field = context_.protocol.checksum_field();
+  const std::string_view told = field.empty() ? std::string_view() : head_.header(field);
+  if (told.empty()) return true;
+  const std::string_view request(request_head_);
+  for (std::size_t at = request.find(field); at != request.npos; at = request.find(field, at + 1)) {
+    const std::string_view rest = request.substr(at + field.size());
+    if (request[at - 1] != '\n' || !rest.starts_with(": ")) continue;
+    return rest.substr(2, rest.find('\r') - 2) == told;
+  }
+  return true;
+}
+
 std::optional<Connection::Want> Connection::succeed() {
   if (checksum_.kind != ChecksumKind::kNone && !matches_checksum()) {
     context_.counters.checksum_failures.add(1);
@@ -527,6 +560,11 @@ std::optional<Connection::Want> Connection::succeed() {
       if (op_->etag.empty() && context_.protocol.names_what_it_wrote(op_->request)) {
         return fail_doubtful(
             Status(Code::kCorrupt, "the answer does not name the version that was written"));
+      }
+      if (!confirms_checksum()) {
+        context_.counters.checksum_failures.add(1);
+        return fail_doubtful(Status(
+            Code::kCorrupt, "the store's checksum of what it wrote is not that of what was sent"));
       }
       op_->checksum.clear();
       context_.protocol.append_checksum(op_->request, head_, op_->checksum);

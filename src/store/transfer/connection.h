@@ -68,10 +68,11 @@ enum class Progress : std::uint8_t { kPending, kDone };
 /// How an attempt ended.
 struct Outcome {
   Status status;
-  bool is_timeout = false;    ///< No connection, or no answer, in time.
-  bool is_named = false;      ///< The message says already what was asked.
-  bool was_sent = false;      ///< Some of the request may have reached the server.
-  bool is_not_ready = false;  ///< The protocol waits for credentials: nothing was attempted.
+  bool is_timeout = false;       ///< No connection, or no answer, in time.
+  bool is_named = false;         ///< The message says already what was asked.
+  bool was_sent = false;         ///< Some of the request may have reached the server.
+  bool is_not_ready = false;     ///< The protocol waits for credentials: nothing was attempted.
+  bool is_unknown_host = false;  ///< No such name, or not yet.
   /// No sound answer looks like this: garbage, another range, length or version than was asked for,
   /// a body that does not match its checksum, a redirect that leads nowhere. Once, that is an
   /// accident of the way or of one server; `status` is true only when it comes again.
@@ -158,11 +159,14 @@ class Connection {
   std::optional<Want> on_received(std::int64_t result, TimePoint now);
   std::optional<Want> on_head_bytes(std::int64_t result, TimePoint now);
   std::optional<Want> on_head(TimePoint now);
+  /// Of what the answer is about, as other calls of the store name it.
+  void read_version();
   std::optional<Want> begin_slab_body(std::string_view surplus, TimePoint now);
   std::optional<Want> on_body_bytes(std::int64_t result);
   std::optional<Want> begin_text(std::string_view surplus, TimePoint now);
   std::optional<Want> on_text_bytes(std::int64_t result);
   std::optional<Want> feed_text(std::string_view bytes);
+  void move_text();
   std::optional<Want> end_text();
   void end_text_transfer();
   void end_call();
@@ -175,6 +179,8 @@ class Connection {
   /// What the answer means, which is no success.
   Status error_from(std::string_view what) const;
   bool matches_checksum() const;
+  /// Whether what the answer to an upload says of its bytes is what the request says.
+  bool confirms_checksum() const;
   std::string_view method() const noexcept;
   void forward_by_proxy();
   Status connect_failure(std::int64_t result) const;
@@ -223,6 +229,7 @@ class Connection {
   Checksum checksum_;
   std::size_t wanted_bytes_ = 0;  // of the slab part being received
   std::string text_;
+  std::string version_;  // Where head_.etag points when the answer left its quotes out.
   std::vector<std::byte> text_piece_;
   std::optional<std::uint64_t> text_left_bytes_;  // unset: chunked, or until the end of the stream
   http::ChunkedDecoder chunked_;

@@ -263,6 +263,10 @@ void Reactor::on_resolved(Endpoint& endpoint, TimePoint now) {
     counters_.attempts.add(1);
     Outcome outcome;
     outcome.status = result->error().clone();
+    // An unknown host says of no object that it is not there.
+    outcome.is_unknown_host = outcome.status.code() == Code::kNotFound;
+    if (outcome.is_unknown_host)
+      outcome.status = Status(Code::kUnavailable, std::string(outcome.status.message()));
     on_attempt_failed(op, std::move(outcome), now);
   }
 }
@@ -476,6 +480,7 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
   if (outcome.redirect) return follow(op, std::move(outcome), now);
   if (outcome.is_stale && op.is_idempotent()) {
     --op.attempts;
+    if (outcome.was_sent) op.has_lost_answer = true;  // It may have been closed behind the work.
     counters_.stale_connections.add(1);
     op.needs_fresh_connection = true;
     op.state = OpState::kPending;
@@ -498,7 +503,8 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
   std::string message;
   if (!outcome.is_named) message = name_of(op) + ": ";
   message += outcome.status.message();
-  if (code == Code::kChanged && op.call == nullptr && op.request.if_absent && op.has_lost_answer)
+  const bool is_conditional = op.is_upload() && (op.request.if_absent || !op.request.etag.empty());
+  if (code == Code::kChanged && is_conditional && op.has_lost_answer)
     message += ", perhaps by an earlier attempt of this request, whose answer was lost";
   if (outcome.was_sent && (is_retryable(code) || outcome.is_doubtful)) op.has_lost_answer = true;
   switch (decision.verdict) {
@@ -534,7 +540,10 @@ RetryDecision Reactor::decide(TransferOp& op, const Outcome& outcome, TimePoint 
   failure.may_repeat = op.is_idempotent() || !outcome.was_sent;
   failure.is_rare = hedging_.is_calm();
   failure.retry_after = outcome.retry_after;
-  return decide_retry(retry_options_, failure, now, op.deadline, retry_budget_, random_);
+  RetryOptions options = retry_options_;
+  if (outcome.is_unknown_host)
+    options.max_attempts = std::min(options.max_attempts, kUnknownHostAttempts);
+  return decide_retry(options, failure, now, op.deadline, retry_budget_, random_);
 }
 
 void Reactor::finish(TransferOp& op, Status status, TimePoint now) {

@@ -35,6 +35,10 @@ struct RetryOptions {
 /// often, and the next one like it is the store's own.
 constexpr std::uint32_t kDoubtfulRepeats = 2;
 
+/// A name that nobody knows is most often a mistake, which is told within about two seconds, and
+/// seldom a network that is not up yet.
+constexpr std::uint32_t kUnknownHostAttempts = 6;
+
 /// Token bucket of retries. When it is empty, retries are not refused but spread out in time: a
 /// training job outlives a minute of outage, and the store sees about `per_second` retries
 /// meanwhile. While others succeed turns come as much sooner as their successes pay. Only what was

@@ -487,6 +487,18 @@ TEST_P(TailTest, LimitStartsLowAndGrows) { expect_first_wave(32, 100'000); }
 
 TEST_P(TailTest, OfSmallRequestsTwiceAsManyStart) { expect_first_wave(64, 1000); }
 
+TEST_P(TailTest, NameThatNobodyKnowsIsToldSoon) {
+  std::atomic<int> look_ups{0};
+  options_.resolver = [&](const std::string&) -> Result<std::vector<std::string>> {
+    ++look_ups;
+    return Status(Code::kNotFound, "no such name");
+  };
+  start_engine(80, "mistyped.example");
+  EXPECT_EQ(transfer(get(0, 1000)).status.code(), Code::kUnavailable);
+  EXPECT_EQ(look_ups.load(), 6);
+  stop_all();
+}
+
 // ThreadSanitizer supports no threads in a child of a process that has some.
 #if !defined(HEADRACE_HAS_THREAD_SANITIZER)
 TEST_P(TailTest, ProcessesShareWhatTheyKnow) {
@@ -580,7 +592,9 @@ TEST_P(TailTest, NameThatDoesNotResolveForAWhileDelaysOnly) {
   server_ = std::make_unique<ScriptedServer>();
   std::atomic<int> look_ups{0};
   options_.resolver = [&](const std::string&) -> Result<std::vector<std::string>> {
-    if (look_ups++ < 2) return Status(Code::kUnavailable, "the name server does not answer");
+    if (look_ups == 0) return look_ups++, Status(Code::kUnavailable, "no name server answers");
+    if (look_ups == 1) return look_ups++, Status(Code::kNotFound, "no such name");
+    ++look_ups;
     return std::vector<std::string>{"127.0.0.1"};
   };
   start_engine(server_->port(), "late.example");

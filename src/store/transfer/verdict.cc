@@ -116,7 +116,9 @@ Verdict judge_transfer(const Request& request, const http::ResponseHead& head) {
 }
 
 Verdict judge_call(const http::ResponseHead& head, bool is_head_request) {
-  const bool is_success = head.status >= 200 && head.status < 300;
+  // Of an empty object there is no range, and the answer to the question for one says so.
+  const bool is_empty = head.status == 416 && unsatisfied_total(head.header("content-range")) == 0;
+  const bool is_success = (head.status >= 200 && head.status < 300) || is_empty;
   const bool has_no_body = is_head_request || head.status == 204 || head.status == 304;
   Verdict verdict{is_success ? BodyUse::kAnswer : BodyUse::kError, {}, 0, 0};
   if (has_no_body && is_success) verdict.use = BodyUse::kNone;

@@ -70,7 +70,9 @@ class WebStore final : public ReadOnlyStore {
     info.etag = version_in(head);
     if (head_bytes == 0) return Status(Code::kCorrupt, "the answer has no head");
     HEADRACE_TRY(protocol_->judge_bytes(head));
-    if (head.status == 206 && head.content_range && head.content_range->total) {
+    if (head.status == 416) {
+      info.size_bytes = 0;
+    } else if (head.status == 206 && head.content_range && head.content_range->total) {
       info.size_bytes = *head.content_range->total;
     } else if (head.status == 200 && head.content_length) {
       info.size_bytes = *head.content_length;
