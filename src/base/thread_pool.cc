@@ -21,6 +21,15 @@ ThreadPool::ThreadPool(std::size_t thread_count, std::size_t queue_capacity)
   }
 }
 
+std::unique_ptr<ThreadPool> ThreadPool::try_create(std::size_t thread_count,
+                                                   std::size_t queue_capacity) {
+  try {
+    return std::make_unique<ThreadPool>(thread_count, queue_capacity);
+  } catch (const std::system_error&) {
+    return nullptr;
+  }
+}
+
 ThreadPool::~ThreadPool() {
   {
     MutexLock lock(mutex_);

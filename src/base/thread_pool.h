@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -22,6 +23,9 @@ class ThreadPool {
   /// Starts `thread_count` (> 0) threads, or as many as the system allows; at most `queue_capacity`
   /// (> 0) tasks wait. Throws std::system_error where there can be none.
   ThreadPool(std::size_t thread_count, std::size_t queue_capacity);
+  /// As the constructor; nullptr where there can be none.
+  static std::unique_ptr<ThreadPool> try_create(std::size_t thread_count,
+                                                std::size_t queue_capacity);
   /// Finishes every task that was accepted, then joins.
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

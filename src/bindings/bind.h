@@ -21,6 +21,7 @@ namespace headrace {
 
 namespace nb = nanobind;
 
+void bind_errors(nb::module_& m);
 void bind_process(nb::module_& m);
 void bind_store(nb::module_& m);
 void bind_range_reader(nb::module_& m);

@@ -1,6 +1,8 @@
 #include "errors.h"
 
+#include <exception>
 #include <string>
+#include <system_error>
 
 #include "process.h"
 #include "text.h"
@@ -39,6 +41,22 @@ void raise(const Status& status, const nb::object& key) {
   error.attr("key") = key;
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
+}
+
+/// A thread that the system refuses is an error like another.
+void bind_errors(nb::module_&) {
+  nb::register_exception_translator([](const std::exception_ptr& raised, void*) {
+    try {
+      std::rethrow_exception(raised);
+    } catch (const std::system_error& error) {
+      if (error.code() != std::errc::resource_unavailable_try_again) throw;
+      const nb::object made = make_error(
+          Status(Code::kExhausted, std::string("the system refuses a thread: ") + error.what() +
+                                       "; raise the limit of processes (ulimit -u, or the "
+                                       "container's pids)"));
+      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
+    }
+  });
 }
 
 }  // namespace headrace

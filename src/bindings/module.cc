@@ -6,6 +6,7 @@ NB_MODULE(_native, m) {
   // A user's module-level loader that outlives the interpreter is no leak worth a warning.
   headrace::nb::set_leak_warnings(false);
 #endif
+  headrace::bind_errors(m);
   headrace::bind_process(m);
   headrace::bind_store(m);
   headrace::bind_keys(m);

@@ -281,10 +281,13 @@ class Writer final : public DataWriter {
     {
       MutexLock lock(mutex_);
       parts.swap(copied_);
-      unfinished_ += static_cast<std::uint32_t>(parts.size());
     }
     if (parts.empty()) return;
     if (!finishers_) finishers_.emplace(std::max(options_.copy_threads, 1U), map_.count());
+    {
+      MutexLock lock(mutex_);
+      unfinished_ += static_cast<std::uint32_t>(parts.size());
+    }
     for (CopiedPart& each : parts) {
       auto part = std::make_shared<CopiedPart>(std::move(each));
       finishers_->submit([this, part] { finish_later(*part); });

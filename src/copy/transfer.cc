@@ -99,10 +99,10 @@ void Transfer::post(std::function<void()> call) {
   ThreadPool* pool = nullptr;
   {
     MutexLock lock(mutex_);
-    if (!calls_) calls_ = std::make_unique<ThreadPool>(kCallThreads, kMostCalls);
+    if (!calls_) calls_ = ThreadPool::try_create(kCallThreads, kMostCalls);
     pool = calls_.get();
   }
-  if (!pool->submit(call)) call();
+  if (pool == nullptr || !pool->submit(call)) call();
 }
 
 void Transfer::end_calls() {

@@ -102,7 +102,8 @@ Result<std::vector<ObjectInfo>> ParallelList::next() {
 }
 
 void ParallelList::start_threads() {
-  threads_ = std::make_unique<ThreadPool>(options_.max_in_flight, options_.max_in_flight);
+  threads_ = ThreadPool::try_create(options_.max_in_flight, options_.max_in_flight);
+  if (threads_ == nullptr) return;  // One page after the other, then.
   for (std::size_t i = 0; i < options_.max_in_flight; ++i) threads_->submit([this] { run(); });
 }
 

@@ -6,7 +6,7 @@
 /// Threads: any.
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -55,10 +55,15 @@ class Versions {
 
   /// Runs `task`, which may ask the store. A store that is slow to answer has these threads, and
   /// they have no other: whoever needs no answer of it does not wait for them. False: too many
-  /// wait.
+  /// wait, or the system allows no threads.
   bool ask(ThreadPool::Task&& task) {
-    std::call_once(has_asked_, [this] { askers_.emplace(kAskers, kQueue); });
-    return askers_->submit(std::move(task));
+    ThreadPool* askers = nullptr;
+    {
+      MutexLock lock(mutex_);
+      if (askers_ == nullptr) askers_ = ThreadPool::try_create(kAskers, kQueue);
+      askers = askers_.get();
+    }
+    return askers != nullptr && askers->submit(std::move(task));
   }
 
  private:
@@ -69,8 +74,7 @@ class Versions {
   Mutex mutex_;
   std::uint64_t forgotten_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::string, std::pair<Version, TimePoint>> known_ HEADRACE_GUARDED_BY(mutex_);
-  std::once_flag has_asked_;
-  std::optional<ThreadPool> askers_;  // Last: tasks use all of the above.
+  std::unique_ptr<ThreadPool> askers_ HEADRACE_GUARDED_BY(mutex_);  // Last: tasks use the above.
 };
 
 }  // namespace headrace::tier

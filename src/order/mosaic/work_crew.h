@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/start_thread.h"
+
 namespace headrace::mosaic {
 
 class WorkCrew {
@@ -19,7 +21,7 @@ class WorkCrew {
   using Task = std::function<void()>;
   /// `threads` counts the caller: 1 starts none, and tasks run in finish() or help().
   explicit WorkCrew(std::uint32_t threads) {
-    for (std::uint32_t i = 1; i < threads; ++i) helpers_.emplace_back([this] { run(); });
+    if (threads > 1) start_threads(helpers_, threads - 1, [this] { run(); });
   }
   WorkCrew(const WorkCrew&) = delete;
   WorkCrew& operator=(const WorkCrew&) = delete;
