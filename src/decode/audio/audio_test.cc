@@ -91,6 +91,7 @@ std::uint64_t frames_of(const std::string& value) {
 
 constexpr int kPcm = SF_FORMAT_PCM_16;
 constexpr int kWav = SF_FORMAT_WAV | kPcm;
+constexpr int kVoc = SF_FORMAT_VOC | kPcm;
 constexpr int kOgg = SF_FORMAT_OGG | SF_FORMAT_VORBIS;
 
 struct Kind {
@@ -111,6 +112,10 @@ constexpr Kind kKinds[] = {{"WAV", kWav},
                            {"AU", SF_FORMAT_AU | kPcm},
                            {"AU, little-endian", SF_FORMAT_AU | kPcm | SF_ENDIAN_LITTLE},
                            {"CAF", SF_FORMAT_CAF | kPcm},
+                           {"NIST SPHERE", SF_FORMAT_NIST | kPcm},
+                           {"NIST SPHERE, u-law", SF_FORMAT_NIST | SF_FORMAT_ULAW},
+                           {"VOC", kVoc},
+                           {"16SV", SF_FORMAT_SVX | kPcm},
                            {"FLAC", SF_FORMAT_FLAC | kPcm},
                            {"Ogg", kOgg}};
 
@@ -120,6 +125,7 @@ TEST(Audio, IsBadWhereItIsCutOff) {
     EXPECT_GE(frames_of(file), kFrames) << kind.name;
     // What stands behind the samples: the byte that makes their number even.
     if (file.back() == '\0' && kind.format == (SF_FORMAT_WAV | SF_FORMAT_PCM_U8)) file.pop_back();
+    if (kind.format == kVoc) file.pop_back();  // That there is no more.
     AudioOptions fixed;
     fixed.frames = kFrames;
     EXPECT_EQ(code_of(file, fixed), Code::kOk) << kind.name;
@@ -132,6 +138,17 @@ TEST(Audio, IsBadWhereItIsCutOff) {
     }
     EXPECT_EQ(code_of(file.substr(0, file.size() - 1)), Code::kCorrupt) << kind.name;
   }
+}
+
+TEST(Audio, OfNistMayCountSamplesOfAllChannels) {
+  std::string file = make_sound(SF_FORMAT_NIST | kPcm, kFrames, 2);
+  EXPECT_EQ(code_of(file), Code::kOk);
+  EXPECT_EQ(code_of(file.substr(0, file.size() - 4)), Code::kCorrupt);
+  const std::string by_the_book = "sample_count -i " + std::to_string(kFrames);
+  const std::size_t at = file.find(by_the_book);
+  ASSERT_NE(at, std::string::npos);
+  file.replace(at, by_the_book.size(), "sample_count -i " + std::to_string(2 * kFrames));
+  EXPECT_EQ(code_of(file), Code::kOk);
 }
 
 TEST(Audio, IsWholeWithoutWhatStandsBehindItsSamples) {

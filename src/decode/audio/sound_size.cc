@@ -5,6 +5,7 @@
 #include "decode/audio/sound_size.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -46,6 +47,10 @@ constexpr ChunkForm kForms[] = {
      .size_bytes = 8,
      .alignment = 8,
      .counts_head = true}};
+
+/// Of Amiga's 8SVX and 16SV, which begin as AIFF does.
+constexpr ChunkForm kVoiceForm{
+    .mark = "FORM", .samples = "BODY", .first = 12, .is_big_endian = true};
 
 bool has_text(std::span<const std::byte> bytes, std::size_t at, std::string_view text) noexcept {
   return bytes.size() >= at + text.size() &&
@@ -109,10 +114,60 @@ Status check_au(std::span<const std::byte> bytes) {
   return compare(number_at(bytes.subspan(8, 4), is_big_endian), 4, bytes.size() - begin);
 }
 
+/// The number in a line "<name> -<type> <number>" of a head of text; 0: there is none.
+std::uint64_t nist_number(std::string_view head, std::string_view name) {
+  const std::size_t at = head.find(std::string("\n").append(name).append(" -"));
+  std::uint64_t value = 0;
+  if (at == std::string_view::npos) return value;
+  const std::string_view rest = head.substr(at + name.size() + 2);
+  const std::size_t blank = std::min(rest.find(' '), rest.size() - 1);
+  std::from_chars(rest.data() + blank + 1, rest.data() + rest.size(), value);
+  return value;
+}
+
+/// NIST SPHERE: two lines of eight bytes, of which the second is the size of the head, then lines
+/// "<name> -<type> <value>". Packed ones ("pcm,embedded-shorten") are smaller than they say.
+Status check_nist(std::span<const std::byte> bytes) {
+  constexpr std::size_t kLeastHead = 1024;
+  if (bytes.size() < kLeastHead) return {};
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string_view digits = text.substr(8, 8);
+  std::size_t head_bytes = 0;
+  const std::size_t blanks = std::min(digits.find_first_not_of(' '), digits.size());
+  std::from_chars(digits.data() + blanks, digits.data() + digits.size(), head_bytes);
+  if (head_bytes < kLeastHead || head_bytes > bytes.size()) return {};
+  const std::string_view head = text.substr(0, head_bytes);
+  if (head.find("shorten") != std::string_view::npos) return {};
+  const std::uint64_t there = bytes.size() - head_bytes;
+  const std::uint64_t one = nist_number(head, "sample_count") * nist_number(head, "sample_n_bytes");
+  const std::uint64_t channels = std::max<std::uint64_t>(nist_number(head, "channel_count"), 1);
+  // By the book of one channel; some writers count those of all.
+  return there == one ? Status() : compare(one * channels, 4, there);
+}
+
+/// Creative Voice: blocks of a kind, a length of three bytes and that many bytes, up to one of kind
+/// 0.
+Status check_voc(std::span<const std::byte> bytes) {
+  constexpr std::size_t kHeadBytes = 26, kBlockHeadBytes = 4;
+  if (bytes.size() < kHeadBytes) return {};
+  std::size_t at = static_cast<std::size_t>(number_at(bytes.subspan(20, 2), false));
+  while (at + kBlockHeadBytes <= bytes.size() && bytes[at] != std::byte{0}) {
+    const std::uint64_t size = number_at(bytes.subspan(at + 1, 3), false);
+    at += kBlockHeadBytes;
+    HEADRACE_TRY(compare(size, 4, bytes.size() - at));
+    at += static_cast<std::size_t>(size);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_sound_size(std::span<const std::byte> bytes) {
   if (has_text(bytes, 0, ".snd") || has_text(bytes, 0, "dns.")) return check_au(bytes);
+  if (has_text(bytes, 0, "NIST_1A")) return check_nist(bytes);
+  if (has_text(bytes, 0, "Creative Voice File")) return check_voc(bytes);
+  if (has_text(bytes, 0, "FORM") && (has_text(bytes, 8, "8SVX") || has_text(bytes, 8, "16SV")))
+    return check_chunks(bytes, kVoiceForm);
   for (const ChunkForm& form : kForms) {
     if (has_text(bytes, 0, form.mark)) return check_chunks(bytes, form);
   }
