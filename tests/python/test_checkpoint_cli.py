@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import time
@@ -600,10 +601,17 @@ def test_it_needs_no_torch(run_17: Path) -> None:
 # --- resume-upload ---
 
 
-def left_on_disk(disk: Path, far: Path, *steps: int) -> None:
+def left_on_disk(disk: Path, far: Path, *steps: int, **state: Any) -> None:
     """Saved on the disk, as a job does that is killed before it brings them over."""
-    save(disk, *steps)
     far.mkdir(exist_ok=True)
+    before = far.with_name("before")
+    shutil.copytree(far, before)
+    with headrace.checkpoint.Checkpointer(far, local=disk, keep_local=len(steps) + 1) as checkpointer:
+        for step in steps:
+            checkpointer.save(step, {"step": step, "a": np.arange(1000.0), **state}, overwrite=True).result()
+    shutil.copytree(far / "fence", before / "fence", dirs_exist_ok=True)
+    shutil.rmtree(far)
+    before.rename(far)
 
 
 def test_what_lies_on_the_disk_alone_is_brought_over(cli: Any, tmp_path: Path) -> None:
@@ -649,21 +657,45 @@ def test_what_was_saved_anew_on_the_disk_replaces_what_is_there(cli: Any, tmp_pa
     left_on_disk(disk, far, 1, 2)
     arguments = ("ckpt", "resume-upload", str(disk), str(far))
     assert cli(*arguments).code == 0
-    with headrace.checkpoint.Checkpointer(disk) as checkpointer:
-        checkpointer.save(1, {"step": "anew"}, overwrite=True).result()
+    left_on_disk(disk, far, 1, step="anew")
     flip(far / "steps" / f"{2:012}", 9)
     assert "step 1: " in cli(*arguments, "--dry-run").out
     done = cli(*arguments)
     assert done.code == 1
     assert ", in the place of one that was saved before" in done.out
-    assert "step 2: stays, nobody can tell what is there" in done.out
+    assert "step 2: stays on the disk: " in done.out
     with headrace.checkpoint.Checkpointer(far) as checkpointer:
-        assert checkpointer.load(1) == {"step": "anew"}
+        assert checkpointer.load(1)["step"] == "anew"
     assert len([path for path in (far / "saves").iterdir() if list(path.iterdir())]) == 2, (
         "the old one's went"
     )
     (row,) = json.loads(cli(*arguments, "--json").out)["checkpoints"]
     assert (row["step"], row["done"], bool(row["problem"])) == (2, False, True)
+
+
+def test_of_two_copies_nobody_knows_which_is_later(cli: Any, tmp_path: Path) -> None:
+    """Two runs of their own, brought to one URL."""
+    one, two, far = (tmp_path / name for name in ("one", "two", "far"))
+    save(one, 100)
+    save(two, 100)
+    assert cli("ckpt", "resume-upload", str(one), str(far)).code == 0
+    with headrace.checkpoint.Checkpointer(far) as checkpointer:
+        before = checkpointer.info(100).save
+    done = cli("ckpt", "resume-upload", str(two), str(far))
+    assert done.code == 1
+    assert "which of the two was saved later is not known" in done.out
+    with headrace.checkpoint.Checkpointer(far) as checkpointer:
+        assert checkpointer.info(100).save == before
+
+
+def test_a_damaged_manifest_on_the_disk_holds_up_no_other(cli: Any, tmp_path: Path) -> None:
+    disk, far = tmp_path / "disk", tmp_path / "far"
+    left_on_disk(disk, far, 1, 2)
+    flip(disk / "steps" / f"{1:012}", 9)
+    done = cli("ckpt", "resume-upload", str(disk), str(far))
+    assert done.code == 1
+    assert "step 1: stays on the disk: its manifest" in done.out
+    assert "step 2: brought over and proved" in done.out
 
 
 def test_all_of_it_works_where_little_was_written(cli: Any, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from headrace.errors import (
     UnsupportedError,
 )
 
-__all__ = ["Copying", "Left", "left_behind"]
+__all__ = ["Broken", "Copying", "Left", "left_behind"]
 
 _COPIES = 10**18 - 1
 """Stands for a job's number in the ids of copies: above all of them, so that no job that begins at the target
@@ -33,27 +33,53 @@ class Left(NamedTuple):
     """Files of it that are not on the disk either."""
     replaces: bool
     """The URL has an earlier one of the same step."""
-    problem: str
-    """Why nobody can tell what the URL has of the step; "": it is known."""
+    keeps_order: bool
+    """See :class:`Copying`."""
 
 
-def left_behind(near: Place, far: Place) -> list[Left]:
-    """Oldest first. Of what cannot be told only the ``problem`` is."""
+class Broken(NamedTuple):
+    """A step on a local disk that stays there."""
+
+    step: int
+    why: str
+
+
+def left_behind(near: Place, far: Place) -> list[Left | Broken]:
+    """Oldest first; what cannot be read, or told, last."""
     there = set(far.steps())
     found: list[Left] = []
-    for manifest in sorted(map(near.manifest, near.steps()), key=lambda manifest: manifest.order):
-        is_there, problem = manifest.step in there, ""
+    broken: list[Broken] = []
+    here: list[Manifest] = []
+    for step in near.steps():
+        try:
+            here.append(near.manifest(step))
+        except NotFoundError:
+            continue  # It went meanwhile.
+        except (CorruptError, UnsupportedError) as error:
+            broken.append(Broken(step, f"its manifest on the disk: {error}"))
+    is_of_url = _is_disk_of_jobs(near)
+    for manifest in sorted(here, key=lambda manifest: manifest.order):
+        is_there = manifest.step in there
         if is_there:
             try:
-                if not manifest.replaces(far.manifest(manifest.step)):
+                if not (manifest if is_of_url else manifest._replace(job=0)).replaces(
+                    far.manifest(manifest.step)
+                ):
                     continue
             except NotFoundError:
                 is_there = False
             except (CorruptError, UnsupportedError) as error:
-                problem = str(error)
+                broken.append(Broken(manifest.step, str(error)))
+                continue
         missing = [key for key in manifest.data_keys if not near.store.exists(key)]
-        found.append(Left(manifest, missing, is_there, problem))
-    return found
+        found.append(Left(manifest, missing, is_there, is_of_url))
+    return [*found, *broken]
+
+
+def _is_disk_of_jobs(near: Place) -> bool:
+    """Whether it is what ``local=`` names, where jobs have the numbers that they have at their URL; and not a place
+    with jobs of its own."""
+    return near.highest_fence() == 0
 
 
 class Copying:
@@ -61,11 +87,20 @@ class Copying:
     on where it stood.
 
     :param replaces: another checkpoint of the step at the target gives way, once this one is proved.
+    :param keeps_order: the job that saved it has its number at the target.
 
     Threads: :attr:`done` from any.
     """
 
-    def __init__(self, source: Place, manifest: Manifest, target: Place, *, replaces: bool = False) -> None:
+    def __init__(
+        self,
+        source: Place,
+        manifest: Manifest,
+        target: Place,
+        *,
+        replaces: bool = False,
+        keeps_order: bool = False,
+    ) -> None:
         parsed = SaveId.parse(manifest.save)
         if parsed is None:
             raise CorruptError(f"{source.url}: step {manifest.step} names no save: {manifest.save!r}")
@@ -76,7 +111,8 @@ class Copying:
         self._source, self._target, self._replaces = source, target, replaces
         self._from = manifest
         save = parsed._replace(fence=_COPIES, is_shared=False)
-        self.manifest = manifest.renamed(str(save))._replace(job=0, number=0)
+        renamed = manifest.renamed(str(save))
+        self.manifest = renamed if keeps_order else renamed._replace(job=0, number=0)
         """What is there then."""
         self.was_there = False
         self._copied = 0

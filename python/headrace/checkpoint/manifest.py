@@ -127,8 +127,16 @@ class Manifest(NamedTuple):
         return self.order >= other.order
 
     def replaces(self, other: Manifest) -> bool:
-        """Whether it takes the other's place under a step that both have: saved after it, and not the same save."""
-        return self.comes_after(other) and not self.is_same_save(other)
+        """Whether it takes the other's place under a step that both have: saved after it, and not the same save.
+        Raises UnsupportedError for another save where one was copied from elsewhere: nobody can tell then."""
+        if self.is_same_save(other):
+            return False
+        if 0 in (self.job, other.job):
+            raise UnsupportedError(
+                f"step {other.step} is there already, as another save ({other.save}, of {other.created}): which of the two was "
+                "saved later is not known, since one was copied from elsewhere"
+            )
+        return self.comes_after(other)
 
     def has_same_arrays(self, other: Manifest) -> bool:
         """Whether every array has the same bytes in both, as far as sums tell. False where there are none."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from headrace.base.units import format_bytes
 from headrace.checkpoint.converting import Conversion
-from headrace.checkpoint.copying import Copying, left_behind
+from headrace.checkpoint.copying import Broken, Copying, Left, left_behind
+from headrace.checkpoint.place import Place
 from headrace.cli.base import fail, shown
 from headrace.cli.checkpoint_common import CheckpointWhere, many, need_directory, opened, progress_bar
 from headrace.cli.common import print_json
@@ -127,25 +128,9 @@ def resume_upload(
     need_directory(source)
     rows = []
     with opened(source, where) as near, opened(url, where) as far:
-        for manifest, missing, replaces, problem in left_behind(near, far):
-            row = {"step": manifest.step, "bytes": manifest.size, "missing": missing, "problem": problem}
-            rows.append({**row, "replaces": replaces, "done": not missing and not problem and not dry_run})
-            place = ", in the place of one that was saved before" if replaces else ""
-            if problem:
-                text = f"step {manifest.step}: stays, nobody can tell what is there: {problem}"
-            elif missing:
-                text = f"step {manifest.step}: {many(len(missing), 'file')} not on this machine ({missing[0]}): start the job again, which brings them over"
-            elif dry_run:
-                text = f"step {manifest.step}: {format_bytes(manifest.size)} to bring over{place}"
-            else:
-                copying = Copying(near, manifest, far, replaces=replaces)
-                try:
-                    with progress_bar(f"step {manifest.step}", copying.total, lambda job=copying: job.done):  # type: ignore[misc]
-                        copying.run()
-                except KeyboardInterrupt:
-                    fail(f"stopped; step {manifest.step} is not there yet. The same command goes on")
-                    raise
-                text = f"step {manifest.step}: brought over and proved, {format_bytes(manifest.size)}{place}"
+        for each in left_behind(near, far):
+            row, text = _broken(each) if isinstance(each, Broken) else _bring(near, far, each, dry_run)
+            rows.append(row)
             if not json:
                 sys.stdout.write(shown(text) + "\n")
         if json:
@@ -153,3 +138,44 @@ def resume_upload(
         elif not rows:
             sys.stdout.write("nothing is on the disk alone\n")
     return 1 if any(row["missing"] or row["problem"] for row in rows) else 0
+
+
+def _broken(left: Broken) -> tuple[dict[str, Any], str]:
+    row = {
+        "step": left.step,
+        "bytes": 0,
+        "missing": [],
+        "problem": left.why,
+        "replaces": False,
+        "done": False,
+    }
+    return row, f"step {left.step}: stays on the disk: {left.why}"
+
+
+def _bring(near: Place, far: Place, left: Left, dry_run: bool) -> tuple[dict[str, Any], str]:
+    """Brings a checkpoint over, unless files of it are elsewhere, or ``dry_run``. Returns what to say."""
+    manifest, missing = left.manifest, left.missing
+    row = {
+        "step": manifest.step,
+        "bytes": manifest.size,
+        "missing": missing,
+        "problem": "",
+        "replaces": left.replaces,
+        "done": not missing and not dry_run,
+    }
+    place = ", in the place of one that was saved before" if left.replaces else ""
+    if missing:
+        return (
+            row,
+            f"step {manifest.step}: {many(len(missing), 'file')} not on this machine ({missing[0]}): start the job again, which brings them over",
+        )
+    if dry_run:
+        return row, f"step {manifest.step}: {format_bytes(manifest.size)} to bring over{place}"
+    copying = Copying(near, manifest, far, replaces=left.replaces, keeps_order=left.keeps_order)
+    try:
+        with progress_bar(f"step {manifest.step}", copying.total, lambda: copying.done):
+            copying.run()
+    except KeyboardInterrupt:
+        fail(f"stopped; step {manifest.step} is not there yet. The same command goes on")
+        raise
+    return row, f"step {manifest.step}: brought over and proved, {format_bytes(manifest.size)}{place}"
