@@ -46,8 +46,13 @@ class OptionTable {
  private:
   /// "name=value", without values that are secrets or may hold some.
   static std::string shown(const std::string& name, nb::handle value) {
-    if (name == "proxy" || name.starts_with("password")) return name;
-    return name + "=" + nb::cast<std::string>(nb::repr(value)).substr(0, 200);
+    if (name == "proxy" || name == "endpoint" || name.starts_with("password")) return name;
+    constexpr std::size_t kMostBytes = 200;
+    std::string text = nb::cast<std::string>(nb::repr(value));
+    if (text.size() <= kMostBytes) return name + "=" + text;
+    std::size_t end = kMostBytes;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // UTF-8.
+    return name + "=" + text.substr(0, end) + "...";
   }
 
   std::map<std::string, Setter> rows_;

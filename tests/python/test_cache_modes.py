@@ -273,11 +273,16 @@ def test_pins_are_what_objects_are_called(tmp_path: Path) -> None:
         ("S3://Bucket//x/", "s3://Bucket/x/"),
         ("s3://b//train", "s3://b/train"),
         ("https://me:topsecret@h/data?sig=abc", "https://h/data"),
+        ("HTTP://h//d/", "http://h//d/"),
         ("s3://b", "s3://b"),
     ):
         cache.pin(given)
         assert cache.pins() == [kept]
         assert cache.unpin(given)
+    for of_before in ("S3://b//x", "https://me:topsecret@h/data?sig=abc"):
+        cache._native.pin(of_before)
+        assert cache.unpin(of_before)
+        assert cache.pins() == []
 
 
 def test_warming_pins_the_dataset_and_nothing_beside_it(

@@ -159,7 +159,7 @@ def test_a_value_out_of_range_names_the_option_as_it_was_given(
 
 
 def test_secrets_of_a_wrong_kind_are_not_shown(tmp_path: Path) -> None:
-    for name in ("password", "password_salt", "proxy"):
+    for name in ("password", "password_salt", "proxy", "endpoint"):
         with pytest.raises(hr.InvalidArgumentError) as refused:
             hr.Dataset(tmp_path, **{name: b"topsecret"})
         assert f"{name}: a value of the wrong kind" in str(refused.value)

@@ -80,9 +80,8 @@ def test_columns_of_a_dataset_are_chosen_or_refused(tmp_path: Path) -> None:
         with pytest.raises(hr.InvalidArgumentError, match="zz"):
             hr.Dataset(path, columns=["zz"])
         if path.name in ("mds", "litdata"):
-            for given in (path, [path]):
-                with pytest.raises(hr.InvalidArgumentError, match=r"read\(\) or to the Loader"):
-                    hr.Dataset(given, columns=["a"])
+            with pytest.raises(hr.InvalidArgumentError, match=r"read\(\) or to the Loader"):
+                hr.Dataset(path, columns=["a"])
         else:
             with hr.Dataset(path, columns=["a"]) as dataset:
                 assert list(dataset.schema) == list(dataset[1]) == ["a"]
@@ -90,6 +89,33 @@ def test_columns_of_a_dataset_are_chosen_or_refused(tmp_path: Path) -> None:
             assert list(dataset.schema) == ["a", "b"]
         with hr.Loader(path, batch_size=2, columns=["a"]) as loader:
             assert list(next(iter(loader))) == ["a"]
+
+
+def test_columns_of_a_list_are_those_that_must_agree(tmp_path: Path) -> None:
+    hr.prepare.write([{"id": i, "t": f"a{i}", "u": "x"} for i in range(3)], tmp_path / "one", format="mds")
+    hr.prepare.write(
+        [{"id": str(i), "t": f"b{i}", "u": "y"} for i in range(3)], tmp_path / "two", format="mds"
+    )
+    both = [tmp_path / "one", tmp_path / "two"]
+    with pytest.raises(hr.InvalidArgumentError, match="leave it out with columns="):
+        hr.Dataset(both)
+    with hr.Dataset(both, columns=["t"]) as dataset:
+        assert [row["t"] for row in dataset] == ["a0", "a1", "a2", "b0", "b1", "b2"]
+        assert "id" not in dataset.schema
+
+
+def test_columns_of_structs_are_chosen_by_their_own_name(tmp_path: Path) -> None:
+    """As Hugging Face's image and audio columns are stored."""
+    images = pa.array(
+        [{"bytes": b"x", "path": "a"}] * 3, pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    )
+    pq.write_table(pa.table({"image": images, "label": [1, 2, 3]}), tmp_path / "x.parquet")
+    with hr.Loader(tmp_path, columns=["image"], batch_size=3) as loader:
+        chosen = sorted(next(iter(loader)))
+    with hr.Dataset(tmp_path, columns=["image"]) as dataset:
+        assert chosen == ["image"]
+        assert dataset[0]["image"] == b"x"
+        assert "label" not in dataset.schema
 
 
 @pytest.mark.parametrize("permutation", [[0, 1], [1, 0]])

@@ -187,8 +187,13 @@ class Dataset(live.Closing):
             yield from self.read(range(start, min(start + chunk, len(self))))
 
     def _check_chosen(self, columns: Sequence[str]) -> None:
-        """What only some formats leave out while reading is not asked of the others in vain."""
-        if columns and len(set(self._select(columns))) != len(self._columns):
+        """What only tables leave out while reading is not asked of the others in vain."""
+        # Of a list they are those that must agree.
+        if (
+            columns
+            and self.format not in ("table", "samples")
+            and len(set(self._select(columns))) != len(self._columns)
+        ):
             raise InvalidArgumentError(
                 f"{self.url}: columns= of a Dataset chooses what is read of tables, and samples of "
                 f"{self.format} are read whole: give columns= to read() or to the Loader"

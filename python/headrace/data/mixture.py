@@ -128,6 +128,16 @@ class Mixture:
             # Shares of the largest: powers of the sizes themselves leave the range of floats.
             largest = max(self._sizes) or 1
             first = [(size / largest) ** (1 / temperature) for size in self._sizes]
+            gone = [
+                name
+                for name, share, size in zip(self.names, first, self._sizes, strict=True)
+                if size and not share
+            ]
+            if gone:
+                raise InvalidArgumentError(
+                    f"temperature={temperature!r}: source {gone[0]!r} would never come, so much smaller is it than the largest: "
+                    "raise temperature, or leave the source out"
+                )
         elif all(weight is None for weight in first):
             first = [float(size) for size in self._sizes]
         elif any(weight is None for weight in first):

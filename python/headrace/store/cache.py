@@ -85,7 +85,9 @@ class Cache:
     def remove(self, url: str = "") -> int:
         """Deletes what is cached of objects whose URL begins with ``url``; ``""``: everything. Returns the
         bytes of the files that went."""
-        return self._native.remove(kept_url(url))
+        kept = kept_url(url)
+        # As it was given: below a key that begins with a slash.
+        return self._native.remove(kept) + (self._native.remove(url) if url != kept else 0)
 
     def shrink(self, limit: int | str) -> int:
         """Deletes what is least likely to be read again until files take ``limit`` at most. Returns the bytes
@@ -101,7 +103,8 @@ class Cache:
 
     def unpin(self, url: str) -> bool:
         """False: exactly this was not pinned."""
-        return self._native.unpin(kept_url(url))
+        # As it was given: what earlier versions pinned, and what lies below a key that begins with a slash.
+        return self._native.unpin(kept_url(url)) or self._native.unpin(url)
 
     def pins(self) -> list[str]:
         """In order."""

@@ -352,12 +352,12 @@ def public_url(url: str) -> str:
 
 def kept_url(url: str) -> str:
     """What a URL, or the beginning of one, is as a cache names its objects: the scheme in lower case, no slash too
-    many, and of the web no user, password, query and fragment."""
+    many, and of the web, whose paths are the server's own, no user, password, query and fragment."""
     scheme, mark, rest = url.partition("://")
     if not mark:
         return url
     if scheme.lower() in ("http", "https"):
-        rest = public_url(url).partition("://")[2]
+        return scheme.lower() + mark + public_url(url).partition("://")[2]
     bucket, slash, path = rest.partition("/")
     path = path.lstrip("/")
     return scheme.lower() + mark + bucket + slash + (path.rstrip("/") + "/" if path.endswith("/") else path)

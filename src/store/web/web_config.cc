@@ -60,6 +60,8 @@ Result<WebConfig> make_web_config(const StoreOptions& options) {
     config.authorization = "Basic " + base64(*user);
   }
   while (plain.size() > host && plain.ends_with('/')) plain.pop_back();
+  for (std::size_t i = 0; i < scheme_end; ++i)
+    plain[i] = static_cast<char>(std::tolower(static_cast<unsigned char>(plain[i])));
   config.root_url = plain;
   if (has_unsafe_byte(plain) || has_unsafe_byte(config.query)) {
     return Status(Code::kInvalidArgument,

@@ -43,6 +43,7 @@ TEST(WebProtocol, KeepsTheQueryOfTheBaseAndTheUserOutOfNames) {
   const std::string url = "https://me:p%40ss@h/data?sig=a%2Fb/&x=1";
   const WebConfig config = config_of(url);
   EXPECT_EQ(config.root_url, "https://h/data");
+  EXPECT_EQ(config_of("HTTP://h//a/").root_url, "http://h//a");
   const std::string head = head_of(url, get_of("k"));
   EXPECT_THAT(head, HasSubstr("GET /data/k?sig=a%2Fb/&x=1 HTTP/1.1\r\n"));
   EXPECT_THAT(head, HasSubstr("authorization: Basic bWU6cEBzcw==\r\n"));
