@@ -254,6 +254,9 @@ class Loader {
 
   /// True from the last batch of an epoch on, until start_epoch() or load_state().
   virtual bool has_ended() const = 0;
+  /// True from the last batch of this rank in an epoch on, which may be one before the last of all
+  /// (kUneven): next() would say that the epoch has ended, and go into the next one.
+  virtual bool has_taken_all() const = 0;
   /// From now on next() says that the epoch has ended, until start_epoch() or load_state(): for a
   /// loader that goes on in a loop where another has_ended(). Same thread as next().
   virtual void end_epoch() = 0;

@@ -484,6 +484,8 @@ void bind_loader(nb::module_& m) {
       .def("column_dtypes", &column_dtypes)
       .def_prop_ro("has_ended",
                    [](PyLoader& self) { return self.parts.get()->loader->has_ended(); })
+      .def_prop_ro("has_taken_all",
+                   [](PyLoader& self) { return self.parts.get()->loader->has_taken_all(); })
       .def_prop_ro("is_ready", [](PyLoader& self) { return self.parts.get()->loader->is_ready(); })
       .def("end_epoch", &end_epoch)
       .def("start_epoch", &start_epoch)

@@ -144,6 +144,7 @@ class LoaderImpl final : public Loader {
   Result<std::uint64_t> epoch_batches(const std::stop_token& stop) const override;
   Status unread() override;
   bool has_ended() const override;
+  bool has_taken_all() const override;
   void end_epoch() override;
   bool is_ahead() const override;
   Result<std::vector<std::uint64_t>> block_needs(std::uint64_t epochs, std::uint32_t first_rank,
@@ -612,6 +613,11 @@ Status LoaderImpl::set_order_source(std::shared_ptr<const OrderSource> source,
 bool LoaderImpl::has_ended() const {
   MutexLock lock(mutex_);
   return has_ended_ || is_plan_over();
+}
+
+bool LoaderImpl::has_taken_all() const {
+  MutexLock lock(mutex_);
+  return has_ended_ || (is_running_ && delivered_ > 0 && delivered_ == own_batches(planned_.plan));
 }
 
 void LoaderImpl::end_epoch() {

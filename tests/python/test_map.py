@@ -49,6 +49,30 @@ def test_map_delivers_the_loaders_batches_with_its_states(few_numbers: Path, pla
             assert delivered == stop
 
 
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_a_rank_without_a_last_batch_stands_where_the_others_stand(
+    tmp_path: Path, place: dict[str, Any]
+) -> None:
+    """Of an uneven last batch four of six ranks have nothing: theirs is the one before."""
+    np.save(tmp_path / "numbers.npy", np.arange(8))
+    options: dict[str, Any] = {"batch_size": 1, "world_size": 6, "epoch_end": "uneven"}
+    states, left = [], []
+    for rank in range(6):
+        with hr.Loader(tmp_path, rank=rank, **options).map(functions.as_is, per="batch", **place) as mapped:
+            loop = iter(mapped)
+            next(loop)
+            states.append(mapped.state_dict())
+            left.append(mapped.batches_left)
+    assert [(state["epoch"], state["t"], state["batches"]) for state in states] == [(0, 6, 1)] * 6
+    assert sorted(left) == [0, 0, 0, 0, 1, 1]
+    rest: list[Any] = []
+    for rank in range(6):
+        with hr.Loader(tmp_path, rank=rank, **options).map(functions.as_is, per="batch", **place) as mapped:
+            mapped.load_state_dict(states[0])
+            rest += [batch.ids.tolist() for batch in mapped]
+    assert len(rest) == 2
+
+
 def test_a_batch_is_a_batch(few_numbers: Path) -> None:
     with open_loader(few_numbers).map(functions.as_is, per="batch", workers=1) as mapped:
         batch = next(iter(mapped))

@@ -35,7 +35,7 @@ class Engine:
     """What EpochProgress asks of the engine's loader."""
 
     def __init__(self) -> None:
-        self.epoch, self.epoch_batches, self.batches_left, self.has_ended = 2, 4000, 4000, False
+        self.epoch, self.epoch_batches, self.batches_left, self.has_taken_all = 2, 4000, 4000, False
         self.counts = {
             "loader.batches": 0.0,
             "loader.samples": 0.0,
@@ -56,7 +56,7 @@ class Engine:
         self.counts["store.received_bytes"] += batches << 18
         for cause, seconds in waits.items():
             self.counts[f"stall.{cause}_us"] += seconds * 1e6
-        self.has_ended = not self.batches_left
+        self.has_taken_all = not self.batches_left
 
 
 def patch_stderr(monkeypatch: pytest.MonkeyPatch, out: io.StringIO) -> None:
@@ -133,7 +133,7 @@ def test_the_end_of_an_epoch_stays_and_the_next_begins_a_line(terminal: Terminal
     assert "batch 40 of 40" in last
     assert last.endswith("\x1b[K\n")
     assert "left" not in last
-    engine.batches_left, engine.has_ended, engine.epoch = 40, False, 3
+    engine.batches_left, engine.has_taken_all, engine.epoch = 40, False, 3
     progress.begin(engine)  # type: ignore[arg-type]
     step(progress, clock, engine, 1.0)
     assert terminal.getvalue().rpartition("\n")[2].startswith("\repoch 3, batch 20 of 40, 20 batches/s")

@@ -454,8 +454,8 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
 
     @property
     def _has_ended(self) -> bool:
-        """From the last batch of an epoch on."""
-        return self._native.has_ended
+        """From this rank's last batch of an epoch on."""
+        return self._native.has_taken_all
 
     @property
     def order_spec(self) -> dict[str, Any]:

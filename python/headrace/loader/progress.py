@@ -42,7 +42,9 @@ class EpochProgress:
 
     def after_batch(self, engine: _native.Loader, epoch: int) -> None:
         """A batch of this epoch was taken."""
-        has_ended = engine.has_ended  # With the last batch; the engine counts the next epoch from there on.
+        has_ended = (
+            engine.has_taken_all
+        )  # With the last batch; the engine counts the next epoch from there on.
         if not self._line.is_due() and not (has_ended and self._line.is_live):
             return
         now = self._read(engine)

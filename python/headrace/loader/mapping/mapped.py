@@ -250,7 +250,8 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         assert self._executor is not None
         if self._source_error is not None or not self._executor.wants(len(self._ahead)):
             return False
-        return not self._ahead or not self._loader._native.has_ended
+        # Asked once more, it would go into the next epoch before the loop has had what is under way.
+        return not self._ahead or not self._loader._native.has_taken_all
 
     def _wait(self, task: int) -> None:
         """Until a task is done; meanwhile gives the workers what the loader brings."""
@@ -320,7 +321,7 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
             if not self._ahead:
                 return self._loader.batches_left
             native = self._loader._native
-            return len(self._ahead) + (0 if native.has_ended else native.batches_left)
+            return len(self._ahead) + (0 if native.has_taken_all else native.batches_left)
 
     @property
     def epoch(self) -> int:
