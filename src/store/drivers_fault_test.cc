@@ -358,6 +358,27 @@ TEST_F(DriversFaultTest, AKeyThatIsNamedTwiceFailsTwice) {
   }
 }
 
+TEST_F(DriversFaultTest, WhoMayOnlyWriteHearsWhatTheAnswerTells) {
+  for (const auto& [url, version] :
+       {std::pair("s3://bucket", "\"e\""), std::pair("gs://bucket", "7")}) {
+    serve([](const SeenRequest& request, Peer& peer) {
+      if (request.head.starts_with("HEAD ")) return peer.send(with_body(403, ""));
+      peer.send(with_body(200,
+                          "<CompleteMultipartUploadResult><ETag>\"e\"</ETag>"
+                          "</CompleteMultipartUploadResult>",
+                          "x-goog-generation: 7\r\n"));
+    });
+    const UploadedPart parts[] = {
+        {.part_number = 1, .etag = "\"p\"", .size_bytes = 10, .checksum = {}},
+        {.part_number = 2, .etag = "\"q\"", .size_bytes = 5, .checksum = {}}};
+    auto done = open(url)->complete_upload("key", "upload", parts);
+    server_->stop();
+    ASSERT_TRUE(done) << url << ": " << done.error().message();
+    EXPECT_EQ(done->size_bytes, 15U) << url;
+    EXPECT_EQ(done->etag, version) << url;
+  }
+}
+
 // --- copies ---
 
 /// A server whose copies take longer than anything else may: two seconds.

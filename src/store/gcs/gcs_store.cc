@@ -172,7 +172,9 @@ class GcsStore final : public EngineStore {
     end.complete = [&](TimePoint deadline) -> Status {
       HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, {deadline, call.stop}));
       http::ResponseHead head;
-      HEADRACE_TRY(http::parse_response_head(answer.head, head));
+      HEADRACE_TRY_ASSIGN(const std::size_t head_bytes,
+                          http::parse_response_head(answer.head, head));
+      static_cast<void>(head_bytes);
       generation = head.header("x-goog-generation");
       return {};
     };
