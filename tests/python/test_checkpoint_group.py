@@ -18,7 +18,8 @@ from headrace.checkpoint import Checkpointer
 from headrace.checkpoint.arrays import Array, Chunk, describe
 from headrace.checkpoint.group import Group
 from headrace.checkpoint.plan import had, make_plan
-from headrace.checkpoint.saving import Planner
+from headrace.checkpoint.saving import Planner, _merge
+from headrace.checkpoint.tree import flatten
 
 
 class Values(dict[str, str]):
@@ -108,6 +109,41 @@ def test_one_element_that_differs_between_ranks_is_an_error(ranks: Any, count: i
     values[1][2] = 1
     with pytest.raises(hr.InvalidArgumentError, match="x: ranks 0 and 1 have different values"):
         plan("save 2")
+
+
+def test_of_what_may_differ_the_first_ranks_is_saved(ranks: Any) -> None:
+    """Running statistics of BatchNorm, under DDP."""
+    groups, both = ranks
+    planners = [Planner(group, takes_first=True) for group in groups]
+    for save, odd in (("save 1", 0.0), ("save 2", 1.0)):
+        values = [{"a": np.zeros(9), "x": np.zeros(4)}, {"a": np.zeros(9), "x": np.zeros(4) + odd}]
+        plans = both(
+            *(
+                lambda planner=planner, mine=mine, save=save: planner.plan(
+                    {name: describe(name, value) for name, value in mine.items()}, save
+                )
+                for planner, mine in zip(planners, values, strict=True)
+            )
+        )
+        assert plans[0] == plans[1]
+        writes = {array.name: array.chunks[0][1] for array in plans[0].arrays}
+        assert writes == {"a": 0, "x": 0 if odd else 1}
+
+
+def test_equal_values_that_are_pickled_differently_are_one() -> None:
+    """Sets, whose order is each process's own."""
+    one, other = ({"set": [8, 0]}, {"set": [0, 8]})
+    trees = [
+        flatten({key: set(items) for key, items in each.items()}, allow_pickle=True)[0]
+        for each in (one, other)
+    ]
+    assert trees[0] != trees[1]
+    assert _merge(trees[0], trees[1], (), 1) == trees[0]
+    differing = flatten({"set": {1, 2}}, allow_pickle=True)[0]
+    with pytest.raises(
+        hr.InvalidArgumentError, match=r"state\['set'\] is a pickled set on a rank before and a pickled set"
+    ):
+        _merge(trees[0], differing, (), 1)
 
 
 def test_a_plan_shares_everything_out_once_and_evenly() -> None:

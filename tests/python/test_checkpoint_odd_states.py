@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -110,22 +111,136 @@ def test_values_that_only_the_checkpoint_has_are_in_the_result(tmp_path: Path) -
 
 
 class Scheduler:
-    def __init__(self, **values: int) -> None:
+    def __init__(self, **values: Any) -> None:
         self.values = values
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self) -> dict[str, Any]:
         return dict(self.values)
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self.values = state
 
 
 def test_an_object_may_have_more_than_it_had_when_it_was_saved(tmp_path: Path) -> None:
-    """A scheduler of a newer library; but one that was not saved at all is told."""
+    """A scheduler of a newer library, which knows what to do without; but one that was not saved at all is told."""
     with Checkpointer(tmp_path) as checkpointer:
         checkpointer.save(1, {"w": np.ones(3), "sched": Scheduler(last=5)}).result()
         newer = Scheduler(last=0, new=1)
         checkpointer.load(into={"w": np.zeros(3), "sched": newer})
-        assert newer.values == {"last": 5, "new": 1}
+        assert newer.values == {"last": 5}
         with pytest.raises(hr.InvalidArgumentError, match=r"state\['other'\] is not in it"):
             checkpointer.load(into={"w": np.zeros(3), "sched": newer, "other": Scheduler(a=1)})
+
+
+@pytest.mark.parametrize(
+    ("saved", "now"),
+    [
+        ({"seen": {"a": 1}}, {"seen": {"a": 2, "b": 1}}),
+        ({"a": {}}, {"a": {"x": 1}}),
+        ({"a": 1}, {"a": 2, "best": 0.5}),
+        ({"a": None}, {"a": {"x": 1}}),
+        ({"a": [1]}, {"a": [1, 2, 3]}),
+    ],
+)
+def test_an_object_goes_back_to_what_was_saved(
+    tmp_path: Path, saved: dict[str, Any], now: dict[str, Any]
+) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, {"s": Scheduler(**saved)}).result()
+        later = Scheduler(**now)
+        checkpointer.load(into={"s": later})
+        assert later.values == saved
+
+
+@pytest.mark.parametrize("make", ["Adam", "SGD", "LBFGS"])
+def test_an_optimizer_goes_back_to_before_its_first_step(tmp_path: Path, make: str) -> None:
+    def step() -> None:
+        def loss() -> Any:
+            optimizer.zero_grad()
+            value = model(torch.ones(3, 2)).square().sum()
+            value.backward()
+            return value
+
+        optimizer.step(loss)
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(2, 2)
+    more = {"Adam": {}, "SGD": {"lr": 0.1, "momentum": 0.9}, "LBFGS": {"line_search_fn": "strong_wolfe"}}[
+        make
+    ]
+    optimizer = getattr(torch.optim, make)(model.parameters(), **more)
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(0, {"model": model, "optimizer": optimizer}).result()
+        step()
+        first = [each.detach().clone() for each in model.parameters()]
+        checkpointer.save(1, {"model": model, "optimizer": optimizer}).result()
+        step()
+        second = [each.detach().clone() for each in model.parameters()]
+        for at, wanted in ((1, second), (0, first)):
+            checkpointer.load(at, into={"model": model, "optimizer": optimizer})
+            step()
+            for mine, theirs in zip(model.parameters(), wanted, strict=True):
+                assert torch.equal(mine, theirs)
+
+
+def test_tied_weights_are_not_filled_from_two_that_differ(tmp_path: Path) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, {"m": {"embed": torch.ones(4), "head": torch.ones(4) * 2}}).result()
+        checkpointer.save(2, {"m": {"embed": torch.ones(4), "head": torch.ones(4)}}).result()
+        tied = torch.zeros(4)
+        with pytest.raises(
+            hr.InvalidArgumentError, match=r"m.embed and m.head are one array here, and differ"
+        ):
+            checkpointer.load(1, into={"m": {"embed": tied, "head": tied}})
+        checkpointer.load(2, into={"m": {"embed": tied, "head": tied}})
+        assert tied.tolist() == [1] * 4
+
+
+@pytest.mark.parametrize("framework", [np.ones, torch.ones])
+def test_nor_from_two_of_safetensors(tmp_path: Path, framework: Any) -> None:
+    values = {"embed": framework(1000), "head": framework(1000) * 2, "same": framework(1000)}
+    hr.checkpoint.safetensors.save_sharded(tmp_path, values, max_shard_bytes="8kB")
+    tied = framework(1000) * 0
+    with pytest.raises(hr.InvalidArgumentError, match=r"'embed' and 'head' differ, and are one array"):
+        hr.checkpoint.safetensors.load(tmp_path, into={"embed": tied, "head": tied}, names=["embed", "head"])
+    hr.checkpoint.safetensors.load(tmp_path, into={"embed": tied, "same": tied}, names=["embed", "same"])
+    assert float(tied.sum()) == 1000
+
+
+def test_values_come_back_as_what_they_were_or_are_refused(tmp_path: Path) -> None:
+    record = np.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")])[0]
+    values = {
+        "empty": np.str_(""),
+        "bytes": np.bytes_(b""),
+        "array": bytearray(b"ab"),
+        "milestones": Counter({2: 1, 4: 2}),
+        "when": np.datetime64("2026-11-27"),
+    }
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, values).result()
+        loaded = checkpointer.load()
+        assert loaded == values
+        assert {key: type(value) for key, value in loaded.items()} == {
+            key: type(value) for key, value in values.items()
+        }
+        with pytest.raises(hr.InvalidArgumentError, match=r"state\['r'\] is a numpy.void"):
+            checkpointer.save(2, {"r": record})
+
+
+def test_multi_step_schedulers_are_saved(tmp_path: Path) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=1.0)
+    scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 4])
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, {"scheduler": scheduler}).result()
+        other = torch.optim.lr_scheduler.MultiStepLR(optimizer, [3])
+        checkpointer.load(into={"scheduler": other})
+        assert other.state_dict() == scheduler.state_dict()
+
+
+@pytest.mark.parametrize("local", ["run", "run/", "link", "run/disk", "."])
+def test_the_disk_is_not_the_url(tmp_path: Path, local: str) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    with pytest.raises(hr.InvalidArgumentError, match="are one directory, or one lies in the other"):
+        Checkpointer(tmp_path / "run", local=f"{tmp_path}/{local}")
+    assert not list((tmp_path / "run").iterdir())

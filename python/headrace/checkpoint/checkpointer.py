@@ -93,6 +93,8 @@ class Checkpointer(live.Closing):
     :param values: ``"warn"``: NaN, infinities, and arrays that are all zero and were not in the save before are
         told in the log (logger ``headrace.checkpoint``); ``"error"``: such a save fails; ``"ignore"``: nobody
         looks.
+    :param differing: what becomes of an array that ranks have whole under one name and with different values:
+        ``"error"``, or ``"first"``: that of the first rank is saved, as for running statistics of BatchNorm under DDP.
     :param allow_pickle: values that are none of the above are pickled; loading them runs what they say.
     :param encryption_key: where the key is under which all that is saved is encrypted (AES-256-GCM), as
         ``file:PATH``, ``env:NAME`` or ``command:PROGRAM ARGUMENTS``; the same on all ranks. Checkpoints that are
@@ -124,6 +126,7 @@ class Checkpointer(live.Closing):
         rank_timeout: float = 600.0,
         check: str = "auto",
         values: Literal["warn", "error", "ignore"] = "warn",
+        differing: Literal["error", "first"] = "error",
         allow_pickle: bool = False,
         encryption_key: str | None = None,
         compression: Literal["zstd"] | None = None,
@@ -149,6 +152,8 @@ class Checkpointer(live.Closing):
             check_mode(values),
             compression=check_compression(compression),
         )
+        if local is not None:
+            _check_local(os.fspath(local), os.fspath(url))
         key = read_key(encryption_key)
         self._far = self._place = Place(Store(url, memory=memory, **options), key)
         rules = check_rules(cold)
@@ -157,17 +162,16 @@ class Checkpointer(live.Closing):
         self._near: Place | None = None
         self._reuse = Reuse() if differential else None
         if local is not None:
-            if local_path(os.fspath(local)) is None:
-                raise InvalidArgumentError(
-                    f"local={os.fspath(local)!r}: expected a directory of this machine"
-                )
             self._near = Place(Store(local, memory=memory), key)
             self._place = Nearest(self._near, self._far)
             self._flusher = Flusher(
                 self._near, self._far, self._group, self._options, max(0, keep_local), self._reuse
             )
             self._flush_worker = ThreadPoolExecutor(1, "headrace-checkpoint-flush")
-        self._planner, self._watch = Planner(self._group), ValueWatch()
+        if differing not in ("error", "first"):
+            raise InvalidArgumentError(f"differing={differing!r}: expected 'error' or 'first'")
+        self._planner = Planner(self._group, takes_first=differing == "first")
+        self._watch = ValueWatch()
         self._fence: int | None = None
         self._number = 0  # Of the last save that this job has begun.
         self._saves: list[SaveHandle] = []
@@ -403,7 +407,8 @@ class Checkpointer(live.Closing):
 
         :param into: a state of the same structure whose arrays are filled in place, whatever part of each this
             rank has: the mesh may be another than that of the save. What has ``load_state_dict()`` in the
-            outermost dict is given its part. After an error it may have some of one checkpoint and some of
+            outermost dict is given its part; if it is no module, the saved one alone, whatever it holds now (an
+            optimizer that has stepped since). After an error it may have some of one checkpoint and some of
             another. Default: arrays are made, whole.
         :param partial: load only what is both in the checkpoint and in ``into``.
         :returns: the state, with ``into``'s arrays and objects in it.
@@ -541,6 +546,7 @@ class Checkpointer(live.Closing):
                 partial=partial,
                 allow_pickle=self._options.allow_pickle,
                 growing=_stateful(into),
+                replaced=frozenset(key for key in _stateful(into) if not _is_module(into[key])),
                 reads=reads,
             )
             return state
@@ -655,6 +661,21 @@ _NAMES = OptionNames(
 )
 
 
+def _check_local(local: str, url: str) -> None:
+    near, far = local_path(local), local_path(url)
+    if near is None:
+        raise InvalidArgumentError(f"local={local!r}: expected a directory of this machine")
+    if far is None:
+        return
+    near, far = os.path.realpath(near), os.path.realpath(far)
+    # What is at the URL is deleted from the disk.
+    if os.path.commonpath([near, far]) in (near, far):
+        raise InvalidArgumentError(
+            f"local={local!r} and {url!r} are one directory, or one lies in the other: local= is the quick disk from which checkpoints "
+            "go to the URL; without it they are saved at the URL"
+        )
+
+
 def _stateful(state: Any) -> frozenset[str]:
     """Keys of what has a state_dict()."""
     if not isinstance(state, dict):
@@ -664,6 +685,11 @@ def _stateful(state: Any) -> frozenset[str]:
         for key, value in state.items()
         if isinstance(key, str) and callable(getattr(value, "state_dict", None))
     )
+
+
+def _is_module(value: Any) -> bool:
+    """Whether its state is what it consists of, and no more or less (torch.nn.Module)."""
+    return callable(getattr(value, "named_parameters", None))
 
 
 def _values_of(state: Any) -> Any:

@@ -20,7 +20,16 @@ from headrace.checkpoint.manifest import Index, Manifest
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Planned
 from headrace.checkpoint.row_major import Memory
-from headrace.checkpoint.tree import differences, flatten, only_saved, overlay, paths_of, rebuild, values_in
+from headrace.checkpoint.tree import (
+    adopt,
+    differences,
+    flatten,
+    only_saved,
+    overlay,
+    paths_of,
+    rebuild,
+    values_in,
+)
 from headrace.errors import CorruptError, InvalidArgumentError
 
 __all__ = ["Boxes", "Filling", "ReadTotals", "Reads", "read_all", "read_bytes", "read_into", "verify"]
@@ -284,21 +293,26 @@ def read_into(
     partial: bool,
     allow_pickle: bool,
     growing: Set[str] = frozenset(),
+    replaced: Set[str] = frozenset(),
     reads: Reads | None = None,
 ) -> tuple[Any, ReadTotals]:
     """Fills the arrays of ``state`` in place, whatever part of each this process has; those of JAX are made
-    anew, in the same place. Returns the state with the saved values of what is no array. ``growing``: keys of the state below which arrays that only the
-    checkpoint has are made, whole."""
+    anew, in the same place. Returns the state with the saved values of what is no array.
+
+    ``growing``: keys of the state below which arrays that only the checkpoint has are made, whole. ``replaced``: those
+    of them below which the state is the saved one, unless it is loaded in part: of what is there only arrays that are
+    saved alike are filled."""
     reads = reads or Reads()
     template, found = flatten(state, True)
+    numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
+    if not partial:
+        template = _replaced(manifest, template, found, numbers, replaced)
     paths, saved_paths = paths_of(template), paths_of(manifest.tree)
     made = {path for path in saved_paths.keys() - paths.keys() if path and json.loads(path[0]) in growing}
     if not partial:
         _check_same_arrays(place, manifest, paths.keys(), saved_paths.keys() - made)
         _check_same_values(place, manifest, template, growing)
-    # An array that is several places' (tied weights) may be so on one side only.
-    saved_names = {name: saved_paths[path] for path, name in paths.items() if path in saved_paths}
-    numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
+    saved_names = _saved_names(place, manifest, paths, saved_paths, numbers)
     boxes = Boxes(place, manifest)
     owns: list[tuple[int, Array]] = []
     for name, saved_name in saved_names.items():
@@ -332,6 +346,54 @@ def read_into(
     return rebuild(
         tree, lambda name: new[only_saved(name)] if only_saved(name) else found[name], allow_pickle
     ), filling.totals
+
+
+def _replaced(
+    manifest: Manifest,
+    template: Any,
+    found: Mapping[str, Any],
+    numbers: Mapping[str, int],
+    keys: Set[str],
+) -> Any:
+    """The template with the saved tree below these outermost keys; its arrays stay where they are saved alike."""
+    if not keys or not isinstance(template, dict) or not isinstance(manifest.tree, dict):
+        return template
+
+    def is_alike(name: str, saved_name: str) -> bool:
+        own, array = describe(name, found[name]), manifest.arrays[numbers[saved_name]]
+        return (own.dtype, own.shape) == (array.dtype, array.shape)
+
+    ((kind, pairs),) = template.items()
+    ((_, saved),) = manifest.tree.items()
+    there = {key: node for key, node in saved if key in keys}
+    return {kind: [[key, adopt(each, there[key], is_alike) if key in there else each] for key, each in pairs]}
+
+
+def _saved_names(
+    place: Place,
+    manifest: Manifest,
+    paths: Mapping[tuple[Any, ...], str],
+    saved_paths: Mapping[tuple[Any, ...], str],
+    numbers: Mapping[str, int],
+) -> dict[str, str]:
+    """Which saved array each of the template's is filled from. One that is several places' (tied weights) may be so
+    on one side only: then what was saved of them must be the same. Raises InvalidArgumentError."""
+    found: dict[str, str] = {}
+    first: dict[str, tuple[Any, ...]] = {}
+    for path, name in paths.items():
+        if path not in saved_paths:
+            continue
+        saved = saved_paths[path]
+        if found.setdefault(name, saved) == saved:
+            first.setdefault(name, path)
+            continue
+        one, other = (numbers[each] for each in (found[name], saved))
+        if not np.array_equal(read_bytes(place, manifest, one), read_bytes(place, manifest, other)):
+            raise InvalidArgumentError(
+                f"{place.url}, step {manifest.step}: {_shown(first[name])} and {_shown(path)} are one array here, and differ in the "
+                "checkpoint: one of the two would be lost"
+            )
+    return found
 
 
 def _check_same_arrays(

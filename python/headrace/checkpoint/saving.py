@@ -6,9 +6,11 @@ report to rank 0, manifest, LATEST. Rank 0 asks who else saves here while it wri
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import logging
+import pickle
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
@@ -24,13 +26,19 @@ from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Had, Plan, had, make_plan
 from headrace.checkpoint.reuse import Base, Comparison, Reuse
 from headrace.checkpoint.told import raise_first, told
-from headrace.checkpoint.tree import Node, check_metadata, flatten
+from headrace.checkpoint.tree import DICTS, Node, check_metadata, flatten
 from headrace.checkpoint.values import ValueWatch
 from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, UnavailableError
 
 __all__ = ["Planner", "Saving"]
 
 _log = logging.getLogger("headrace.checkpoint")
+
+
+_CHOICE = (
+    ". Of what may differ, as running statistics of BatchNorm under DDP do, Checkpointer(differing='first') saves that of the "
+    "first rank"
+)
 
 
 def _digest(value: Any) -> str:
@@ -40,8 +48,10 @@ def _digest(value: Any) -> str:
 class Planner:
     """Plans saves, and keeps the plan while nobody's state changes its structure."""
 
-    def __init__(self, group: Group) -> None:
-        self._group = group
+    def __init__(self, group: Group, *, takes_first: bool | None = None) -> None:
+        """``takes_first``: of an array that ranks have with different values that of the first is saved; else it is an
+        error. None: nobody can choose."""
+        self._group, self._takes_first = group, takes_first
         self._structure = ""
         self._plan, self._made_in = Plan([]), ""
 
@@ -58,8 +68,33 @@ class Planner:
             self._plan, self._made_in = make_plan(self._all(mine, save)), save
             self._structure = structure
         if len({each["samples"] for each in said}) > 1:
-            _check_same(self._group.gather("samples", samples, save))
+            return self._of_first(self._group.gather("samples", samples, save))
         return self._plan
+
+    def _of_first(self, said: list[dict[str, str]]) -> Plan:
+        """The plan, with arrays that differ written by the first rank that has them."""
+        first: dict[str, tuple[int, str]] = {}
+        odd: dict[str, int] = {}
+        for rank, samples in enumerate(said):
+            for name, sample in samples.items():
+                owner, expected = first.setdefault(name, (rank, sample))
+                if sample == expected:
+                    continue
+                if not self._takes_first:
+                    choice = "" if self._takes_first is None else _CHOICE
+                    raise InvalidArgumentError(
+                        f"{name}: ranks {owner} and {rank} have different values of it, and one would be lost. What belongs to one rank "
+                        f"alone is saved under a name of its own, for example state[f'rank{{rank}}']{choice}"
+                    )
+                odd[name] = owner
+        return Plan(
+            [
+                each._replace(chunks=tuple((chunk, odd[each.name]) for chunk, _ in each.chunks))
+                if each.name in odd
+                else each
+                for each in self._plan.arrays
+            ]
+        )
 
     def _all(self, mine: Had, save: str) -> list[Had]:
         """What each rank has. Of ranks with the same arrays one lists them."""
@@ -74,19 +109,6 @@ class Planner:
 
 def _is_whole(array: Array) -> bool:
     return len(array.chunks) == 1 and array.chunks[0].sizes == array.shape
-
-
-def _check_same(said: list[dict[str, str]]) -> None:
-    """What several ranks have under one name is one thing."""
-    seen: dict[str, tuple[int, str]] = {}
-    for rank, samples in enumerate(said):
-        for name, sample in samples.items():
-            first, expected = seen.setdefault(name, (rank, sample))
-            if sample != expected:
-                raise InvalidArgumentError(
-                    f"{name}: ranks {first} and {rank} have different values of it, and one would be lost. What belongs to one rank alone "
-                    f"is saved under a name of its own, for example state[f'rank{{rank}}']"
-                )
 
 
 class Saving:
@@ -314,7 +336,7 @@ def _merged(group: Group, tree: Node, save: str) -> Node:
 def _merge(one: Node, other: Node, path: tuple[str, ...], rank: int) -> Node:
     if one == other and type(one) is type(other):
         return one
-    for kind in ("dict", "ordered"):
+    for kind in DICTS:
         if isinstance(one, dict) and isinstance(other, dict) and kind in one and kind in other:
             rest = list(other[kind])
             out = []
@@ -323,8 +345,30 @@ def _merge(one: Node, other: Node, path: tuple[str, ...], rank: int) -> Node:
                 rest = [pair for pair in rest if pair not in same]
                 out.append([key, _merge(value, same[0][1], (*path, str(key)), rank) if same else value])
             return {kind: out + rest}
+    if _pickled(one) is not None and _pickled(other) is not None and _are_equal(one, other):
+        return one  # Of sets the bytes differ from process to process.
     where = "state" + "".join(f"[{key!r}]" for key in path)
     raise InvalidArgumentError(
-        f"{where} is {json.dumps(one):.60} on a rank before and {json.dumps(other):.60} on rank {rank}: one would be lost. What belongs "
+        f"{where} is {_text_of(one)} on a rank before and {_text_of(other)} on rank {rank}: one would be lost. What belongs "
         "to one rank alone is saved under a name of its own, for example state[f'rank{rank}']"
     )
+
+
+def _pickled(node: Node) -> str | None:
+    return node.get("pickle") if isinstance(node, dict) else None
+
+
+def _are_equal(one: Node, other: Node) -> bool:
+    """Of two pickles, which this job's ranks have made of their own states."""
+    first, second = (pickle.loads(base64.b64decode(node["pickle"])) for node in (one, other))
+    try:
+        return type(first) is type(second) and bool(first == second)
+    except (TypeError, ValueError):  # Values that know no equality.
+        return False
+
+
+def _text_of(node: Node) -> str:
+    text = _pickled(node)
+    if text is None:
+        return f"{json.dumps(node):.60}"
+    return f"a pickled {type(pickle.loads(base64.b64decode(text))).__qualname__}"

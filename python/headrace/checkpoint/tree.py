@@ -11,7 +11,7 @@ import io
 import json
 import math
 import pickle
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
@@ -20,8 +20,10 @@ import numpy as np
 from headrace.errors import CorruptError, InvalidArgumentError
 
 __all__ = [
+    "DICTS",
     "TORCH_SAVE",
     "Node",
+    "adopt",
     "check_metadata",
     "differences",
     "flatten",
@@ -38,7 +40,8 @@ Node: TypeAlias = Any
 TORCH_SAVE = "torch.save"
 """Kind of a node: the name of an array of bytes, which torch.save() has written."""
 _DEPTH = 200
-_DICTS = ("dict", "ordered")
+_KIND_OF: Mapping[type, str] = {dict: "dict", OrderedDict: "ordered", Counter: "counter"}
+DICTS: Mapping[str, Callable[[Any], Any]] = {kind: made for made, kind in _KIND_OF.items()}
 _HELP = (
     "save numbers, text, bytes, arrays, and lists, tuples and dicts of them; or, where whoever loads it may run its code, "
     "allow_pickle=True"
@@ -71,9 +74,12 @@ class _Flattening:
             return value if math.isfinite(value) else {"float": repr(value)}
         if is_array(value):
             return {"array": self._name(value, path)}
-        if type(value) in (dict, OrderedDict):
-            kind = "dict" if type(value) is dict else "ordered"
-            return {kind: [[_key(k, path), self.node(v, (*path, str(k)))] for k, v in value.items()]}
+        if type(value) in _KIND_OF:
+            return {
+                _KIND_OF[type(value)]: [
+                    [_key(k, path), self.node(v, (*path, str(k)))] for k, v in value.items()
+                ]
+            }
         if type(value) in (list, tuple):
             items = [self.node(v, (*path, str(i))) for i, v in enumerate(value)]
             return items if type(value) is list else {"tuple": items}
@@ -81,10 +87,10 @@ class _Flattening:
 
     def _leaf(self, value: Any, path: tuple[str, ...]) -> Node:
         if type(value) in (bytes, bytearray):
-            return {"bytes": base64.b64encode(value).decode()}
+            return {type(value).__name__: base64.b64encode(value).decode()}
         if type(value) is complex:
             return {"complex": [repr(value.real), repr(value.imag)]}
-        if isinstance(value, np.generic) and not value.dtype.hasobject:
+        if isinstance(value, np.generic) and _says_all(value.dtype):
             return {"scalar": [value.dtype.str, base64.b64encode(value.tobytes()).decode()]}
         if type(value).__module__ == "torch" and type(value).__name__ in ("Size", "dtype", "device"):
             text = list(value) if type(value).__name__ == "Size" else str(value)
@@ -176,7 +182,7 @@ def paths_of(node: Node, path: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], st
         return {path: value}
     if kind == "tuple":
         value = list(enumerate(value))
-    elif kind not in _DICTS:
+    elif kind not in DICTS:
         return {}
     found: dict[tuple[Any, ...], str] = {}
     for key, each in value:
@@ -193,7 +199,7 @@ def values_in(node: Node) -> set[str]:
     ((kind, value),) = node.items()
     if kind == TORCH_SAVE:
         return {value}
-    if kind in _DICTS:
+    if kind in DICTS:
         return set().union(*(values_in(each) for _, each in value))
     return values_in(value) if kind == "tuple" else set()
 
@@ -214,9 +220,30 @@ def _marked(node: Node) -> Node:
     ((kind, value),) = node.items()
     if kind in ("array", TORCH_SAVE):
         return {kind: _ONLY_SAVED + value}
-    if kind in _DICTS:
+    if kind in DICTS:
         return {kind: [[key, _marked(each)] for key, each in value]}
     return {kind: _marked(value)} if kind == "tuple" else node
+
+
+def adopt(template: Node, saved: Node, is_alike: Callable[[str, str], bool]) -> Node:
+    """The saved tree, with the template's array wherever both have one at a place and ``is_alike(its name, the saved
+    name)``; where the saved one has an array of its own, the template has none."""
+    own = paths_of(template)
+
+    def node(saved: Node, path: tuple[Any, ...]) -> Node:
+        if isinstance(saved, list):
+            return [node(each, (*path, json.dumps(i))) for i, each in enumerate(saved)]
+        if not isinstance(saved, dict):
+            return saved
+        ((kind, value),) = saved.items()
+        if kind == "array":
+            name = own.get(path)
+            return {"array": name} if name is not None and is_alike(name, value) else None
+        if kind in DICTS:
+            return {kind: [[key, node(each, (*path, json.dumps(key)))] for key, each in value]}
+        return {"tuple": node(value, path)} if kind == "tuple" else saved
+
+    return node(saved, ())
 
 
 def overlay(template: Node, saved: Node, *, union: bool) -> Node:
@@ -227,7 +254,7 @@ def overlay(template: Node, saved: Node, *, union: bool) -> Node:
     if not isinstance(template, dict) or not isinstance(saved, dict):
         return template if paths_of(template) else _marked(saved)
     ((kind, own), (other, value)) = (*template.items(), *saved.items())
-    if kind in _DICTS and other in _DICTS:
+    if kind in DICTS and other in DICTS:
         there = {json.dumps(key): each for key, each in value}
         keys = [json.dumps(key) for key, _ in own]
         pairs = [
@@ -282,7 +309,7 @@ def _opened(node: Node) -> tuple[str, list[tuple[str, Node]]] | None:
     ((kind, value),) = node.items()
     if kind == "tuple":
         return kind, [(str(i), each) for i, each in enumerate(value)]
-    return ("dict", [(json.dumps(key), each) for key, each in value]) if kind in _DICTS else None
+    return ("dict", [(json.dumps(key), each) for key, each in value]) if kind in DICTS else None
 
 
 def rebuild(node: Node, array: Callable[[str], Any], allow_pickle: bool = False) -> Any:
@@ -299,9 +326,8 @@ def rebuild(node: Node, array: Callable[[str], Any], allow_pickle: bool = False)
         return array(value)
     if kind == "tuple":
         return tuple(rebuild(each, array, allow_pickle) for each in value)
-    if kind in _DICTS:
-        made = {_made_key(k): rebuild(v, array, allow_pickle) for k, v in value}
-        return made if kind == "dict" else OrderedDict(made)
+    if kind in DICTS:
+        return DICTS[kind]({_made_key(k): rebuild(v, array, allow_pickle) for k, v in value})
     if kind == TORCH_SAVE:
         return _torch_load(array(value), allow_pickle)
     if kind == "pickle":
@@ -310,7 +336,20 @@ def rebuild(node: Node, array: Callable[[str], Any], allow_pickle: bool = False)
                 "the checkpoint holds pickled values, which run code when they are loaded: allow_pickle=True if you trust who wrote it"
             )
         return pickle.loads(base64.b64decode(value))
-    return _LEAVES.get(kind, _unknown)(value)
+    try:
+        return _LEAVES.get(kind, _unknown)(value)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise CorruptError(f"no {kind} of a checkpoint's tree: {value!r:.100}: {error}") from None
+
+
+def _says_all(dtype: np.dtype[Any]) -> bool:
+    """Whether its text makes the same again: that of records has no fields, that of others' types no name."""
+    return not dtype.hasobject and np.dtype(dtype.str) == dtype
+
+
+def _scalar(text: str, data: str) -> Any:
+    dtype = np.dtype(text)
+    return np.frombuffer(base64.b64decode(data), dtype)[0] if dtype.itemsize else dtype.type()
 
 
 def _torch_load(data: Any, allow_pickle: bool) -> Any:
@@ -348,7 +387,8 @@ _LEAVES: Mapping[str, Callable[[Any], Any]] = {
     "float": float,
     "bytes": base64.b64decode,
     "complex": lambda parts: complex(float(parts[0]), float(parts[1])),
-    "scalar": lambda parts: np.frombuffer(base64.b64decode(parts[1]), np.dtype(parts[0]))[0],
+    "bytearray": lambda text: bytearray(base64.b64decode(text)),
+    "scalar": lambda parts: _scalar(*parts),
     "torch.Size": lambda value: _torch("Size", value),
     "torch.dtype": lambda value: _torch("dtype", value),
     "torch.device": lambda value: _torch("device", value),

@@ -20,7 +20,7 @@ from torch.distributed.checkpoint.metadata import (
 from headrace.checkpoint.arrays import Chunk, saved_dtype, torch_dtype
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.plan import Planned
-from headrace.checkpoint.tree import TORCH_SAVE, Node
+from headrace.checkpoint.tree import DICTS, TORCH_SAVE, Node
 from headrace.errors import UnavailableError, UnsupportedError
 
 __all__ = ["Leaves", "Numbers", "Written", "arrays_of", "metadata_of", "numbers_of", "tree_of"]
@@ -148,7 +148,7 @@ class _Placeholders:
         value: Any = None
         if isinstance(node, dict):
             ((kind, value),) = node.items()
-        if kind in ("dict", "ordered"):
+        if kind in DICTS:
             return {
                 key if type(key) in (str, int, bool) else str(key): self.make(each) for key, each in value
             }

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["load"]
 
+_COMPARED_BYTES = 16 << 20
+
 
 def load(
     url: str | os.PathLike[str],
@@ -195,13 +197,42 @@ class _Filling:
         sources = {name: source for name, source in sources.items() if source in found.tensors}
         if names is not None:
             self._check(set(names) - sources.keys(), set())
-            return {name: sources[name] for name in names}
+            return self._of_one_memory({name: sources[name] for name in names})
         filled = {_memory_of(targets[name]) for name in sources}
         missing = {
             name for name in targets.keys() - sources.keys() if _memory_of(targets[name]) not in filled
         }
         self._check(missing, found.tensors.keys() - set(sources.values()))
-        return sources
+        return self._of_one_memory(sources)
+
+    def _of_one_memory(self, sources: dict[str, str]) -> dict[str, str]:
+        """Of targets that are one memory one is filled. Raises InvalidArgumentError where the files have different
+        values of them."""
+        first: dict[Any, str] = {}
+        kept: dict[str, str] = {}
+        for name, source in sources.items():
+            other = first.setdefault(_memory_of(self._targets[name]), name)
+            if other == name:
+                kept[name] = source
+            elif sources[other] != source and not self._are_equal(sources[other], source):
+                raise InvalidArgumentError(
+                    f"{self._reading.store.url}: tensors {sources[other]!r} and {source!r} differ, and are one array in into=: one of the "
+                    "two would be lost (is the model made with tied weights, and the files not?)"
+                )
+        return kept
+
+    def _are_equal(self, one: str, other: str) -> bool:
+        (first_key, first), (second_key, second) = self._found.tensors[one], self._found.tensors[other]
+        if (first.dtype, first.shape) != (second.dtype, second.shape):
+            return False
+        store, files = self._reading.store, self._found.files
+        for at in range(0, first.end - first.begin, _COMPARED_BYTES):
+            length = min(_COMPARED_BYTES, first.end - first.begin - at)
+            mine = store.get_range(first_key, first.begin + at, length, etag=files[first_key].etag)
+            theirs = store.get_range(second_key, second.begin + at, length, etag=files[second_key].etag)
+            if mine != theirs:
+                return False
+        return True
 
     def _check(self, missing: set[str], surplus: set[str]) -> None:
         parts = [
