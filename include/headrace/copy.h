@@ -23,6 +23,7 @@
 /// meanwhile and later.
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -66,7 +67,10 @@ struct NameFilter {
 /// When an object that exists at the target is copied again.
 enum class CopyRule : std::uint8_t {
   kAlways,
-  kIfAbsent,       ///< Never.
+  /// Never; nor one that comes meanwhile, whose source counts as skipped. By a condition of the
+  /// write where the store has one; of objects in parts, of copies on the server, and where the
+  /// store has none, looked at just before.
+  kIfAbsent,
   kIfSizeDiffers,  ///< Only the size counts.
   kIfNewer,        ///< Other size, or the source was modified later than the target.
   /// Other size; or another time of modification (local targets: copies get the source's time); or,
@@ -108,10 +112,16 @@ class CopyNames {
   std::unordered_map<std::string, Taken> by_key_;
 };
 
+/// Whether two names are one object, also where the stores' URLs are two spellings of one place
+/// (az:// and abfss://, gs:// and gcs://): to remove one would remove the other.
+bool is_same_object(const Store& from, std::string_view from_key, const Store& to,
+                    std::string_view to_key);
+
 struct CopyOptions {
   std::vector<CopyTask> tasks;
   CopyRule rule = CopyRule::kAlways;
-  NameFilter filter;  ///< On keys of trees without their first strip_bytes.
+  /// On keys of trees without their first strip_bytes, on the last part of those of single objects.
+  NameFilter filter;
   /// Deletes what is below a tree's `to` and not in the source, after everything was listed and
   /// copied without failure. Only what pattern and filter would take, and nothing through symbolic
   /// links. No task's target may be below another tree's.
@@ -139,12 +149,13 @@ struct CopyOptions {
   std::uint64_t give_up_count = 100;
 };
 
-/// Counters of a job. Each only grows; together they are a snapshot that may be torn.
+/// Counters of a job. Each only grows, but found_*; together they are a snapshot that may be torn.
 struct CopyProgress {
-  std::uint64_t found_count = 0, found_bytes = 0;  ///< To copy, as far as listed.
-  std::uint64_t done_count = 0, done_bytes = 0;    ///< done_bytes also counts parts.
-  std::uint64_t resumed_bytes = 0;                 ///< Of done_bytes: there from an earlier run.
-  std::uint64_t skipped_count = 0;                 ///< Up to date at the target.
+  /// To copy, as far as listed; less what turned out to be there (CopyRule::kIfAbsent).
+  std::uint64_t found_count = 0, found_bytes = 0;
+  std::uint64_t done_count = 0, done_bytes = 0;  ///< done_bytes also counts parts.
+  std::uint64_t resumed_bytes = 0;               ///< Of done_bytes: there from an earlier run.
+  std::uint64_t skipped_count = 0;               ///< Up to date at the target.
   std::uint64_t deleted_count = 0;
   std::uint64_t failed_count = 0;
   bool is_listing_done = false;  ///< found_* are final.
@@ -155,6 +166,7 @@ struct CopyEvent {
   std::string from_key;  ///< kCopied
   std::string to_key;
   std::uint64_t size_bytes = 0;
+  std::string from_etag = {};  ///< Of the version that was copied; empty where there is none.
 };
 
 struct CopyFailure {
@@ -164,9 +176,9 @@ struct CopyFailure {
 
 class CopyJob {
  public:
-  /// The stores must outlive the job; they may be the same one (then it copies on the server where
-  /// it can). Errors: kInvalidArgument (options), kUnsupported (a target that cannot be written),
-  /// kExhausted.
+  /// The stores must outlive the job; they may be the same one, also under two URLs (then it copies
+  /// on the server where it can). Errors: kInvalidArgument (options), kUnsupported (a target that
+  /// cannot be written), kExhausted.
   static Result<std::unique_ptr<CopyJob>> create(Store& from, Store& to,
                                                  const CopyOptions& options);
   virtual ~CopyJob() = default;
@@ -188,6 +200,13 @@ class CopyJob {
  protected:
   CopyJob() = default;
 };
+
+/// Deletes objects that were copied, unless they are another version by now than the one with this
+/// ETag (an empty one: whatever is there): looks at each just before it goes, as few stores delete
+/// on a condition. One Status a key, in order; kChanged: it stays. A missing one succeeds.
+/// \pre as many of both
+std::vector<Status> remove_copied(Store& store, std::span<const std::string> keys,
+                                  std::span<const std::string> etags, const CallOptions& call = {});
 
 /// Lists what a job with these options would copy, and takes all names in `options.names`. Errors:
 /// kInvalidArgument (two objects would get one name; a pattern), those of listing, kCancelled. \pre

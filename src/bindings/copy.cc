@@ -136,7 +136,8 @@ nb::list take_events(PyCopyJob& self) {
   nb::list out;
   for (const CopyEvent& event : self.job->take_events()) {
     const char* const kind = event.kind == CopyEvent::Kind::kCopied ? "copy" : "delete";
-    out.append(nb::make_tuple(kind, event.from_key, event.to_key, event.size_bytes));
+    out.append(
+        nb::make_tuple(kind, event.from_key, event.to_key, event.size_bytes, event.from_etag));
   }
   return out;
 }
@@ -148,6 +149,22 @@ nb::list failures(const PyCopyJob& self) {
                               readable_text(failure.status.message())));
   }
   return out;
+}
+
+/// (key, error) of each object that stays.
+nb::list remove_those_copied(PyStore& store, const std::vector<std::string>& keys,
+                             const std::vector<std::string>& etags) {
+  if (keys.size() != etags.size())
+    raise(Status(Code::kInvalidArgument, "as many ETags as keys, please"));
+  auto client = store.client.get();
+  const std::vector<Status> statuses = run_interruptible([&](std::stop_token stop) {
+    return remove_copied(client->store(), keys, etags, {.stop = std::move(stop)});
+  });
+  nb::list stay;
+  for (std::size_t i = 0; i < statuses.size(); ++i) {
+    if (!statuses[i].ok()) stay.append(nb::make_tuple(keys[i], make_error(statuses[i], keys[i])));
+  }
+  return stay;
 }
 
 ObjectInfo write_from(PyStore& store, const std::string& key, int fd, std::uint64_t part_bytes,
@@ -209,6 +226,15 @@ void bind_copy(nb::module_& m) {
         return may_meet(to_tasks(tasks), flattens);
       },
       nb::arg("tasks"), nb::arg("flatten"));
+  m.def(
+      "is_same_object",
+      [](PyStore& source, const std::string& from_key, PyStore& target, const std::string& to_key) {
+        const auto from = source.client.get();
+        const auto to = target.client.get();
+        return is_same_object(from->store(), from_key, to->store(), to_key);
+      },
+      nb::arg("source"), nb::arg("from_key"), nb::arg("target"), nb::arg("to_key"));
+  m.def("remove_copied", &remove_those_copied, nb::arg("store"), nb::arg("keys"), nb::arg("etags"));
   m.def("take_copy_names", &take_names, nb::arg("source"), nb::arg("target"), nb::arg("tasks"),
         nb::arg("options"));
   nb::class_<PyCopyJob>(m, "CopyJob")

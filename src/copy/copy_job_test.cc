@@ -74,6 +74,41 @@ TEST_F(CopyJobTest, PatternsAndFiltersChoose) {
   EXPECT_EQ((*job)->run().code(), Code::kInvalidArgument);
 }
 
+TEST_F(CopyJobTest, FiltersChooseAmongSingleObjectsToo) {
+  const auto from = open("memory://from"), to = open("memory://to");
+  fill(*from, {{"d/a.keep", "1"}, {"d/b", "2"}});
+  CopyOptions options = everything();
+  options.tasks = {{.from = "d/a.keep", .to = "a"}, {.from = "d/b", .to = "b"}};
+  options.filter.exclude.push_back(*Glob::parse("*.keep"));
+  EXPECT_EQ(copy(*from, *to, options).done_count, 1U);
+  EXPECT_EQ(contents(*to), (Tree{{"b", "2"}}));
+}
+
+TEST_F(CopyJobTest, FilesKeepThePermissionsOfTheirSources) {
+  const auto from = files("from"), to = files("to");
+  const std::string large = random_text(1'000'000, 4);
+  fill(*from, {{"run.sh", "1"}, {"secret", "2"}, {"large", large}, {"replaced", "3"}});
+  fill(*to, {{"replaced", "old"}});
+  const auto path = [&](const std::string& name) { return directory_.path() + "/" + name; };
+  const auto set = [&](const std::string& name, unsigned mode) {
+    fs::permissions(path(name), static_cast<fs::perms>(mode));
+  };
+  const auto mode = [&](const std::string& name) {
+    return static_cast<unsigned>(fs::status(path(name)).permissions());
+  };
+  set("from/run.sh", 0700);
+  set("from/secret", 0600);
+  set("from/large", 0400);
+  set("from/replaced", 0644);
+  set("to/replaced", 0640);
+  copy(*from, *to, everything());
+  EXPECT_EQ(mode("to/run.sh"), 0700U);
+  EXPECT_EQ(mode("to/secret"), 0600U);
+  EXPECT_EQ(mode("to/large"), 0400U);
+  EXPECT_EQ(mode("to/replaced"), 0640U) << "its own";
+  EXPECT_EQ(contents(*to).at("large"), large);
+}
+
 TEST_F(CopyJobTest, FlattenedTreesLieInOnePlaceAndNoNameTwice) {
   const auto from = open("memory://from"), to = open("memory://to");
   fill(*from, {{"a", "1"}, {"deep/b", "2"}, {"deep/er/c", "3"}});

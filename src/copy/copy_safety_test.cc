@@ -1,5 +1,6 @@
 /// What must not be lost or take forever, whatever is asked for and whatever the stores answer.
 #include <algorithm>
+#include <atomic>
 #include <span>
 #include <string>
 #include <vector>
@@ -349,6 +350,81 @@ TEST_F(CopySafetyTest, WhatChangedSinceItWasListedIsCopiedAsItIsNow) {
   EXPECT_EQ(copy(odd, *to, everything()).done_count, 2U);
   EXPECT_THAT(failures_, ::testing::IsEmpty());
   EXPECT_EQ(contents(*to), contents(*from));
+}
+
+TEST_F(CopySafetyTest, WhatComesWhileItRunsIsNotReplaced) {
+  const auto from = open("memory://from");
+  fill(*from, tree_);
+  const Tree theirs = {{"a", "theirs"}, {"large", "theirs"}, {"empty", "theirs"}};
+  // What lies there came after the listing of the target.
+  OddStore::Hooks hooks;
+  hooks.traits.lists_in_order = true;
+  hooks.traits.can_write = true;
+  hooks.list = [](const ListRequest&) -> Result<ListPage> { return ListPage(); };
+  CopyOptions options = everything();
+  options.rule = CopyRule::kIfAbsent;
+  const auto check = [&](Store& real, const std::string& local_directory) {
+    fill(real, theirs);
+    hooks.local_directory = local_directory;
+    OddStore to(*real.new_handle(), hooks);
+    const CopyProgress progress = copy(*from, to, options);
+    EXPECT_EQ(progress.skipped_count, theirs.size());
+    EXPECT_EQ(progress.done_count, tree_.size() - theirs.size());
+    EXPECT_EQ(progress.found_count, progress.done_count);
+    EXPECT_EQ(progress.failed_count, 0U);
+    Tree expected = tree_;
+    for (const auto& [key, text] : theirs) expected[key] = text;
+    EXPECT_EQ(contents(real), expected);
+  };
+  const auto store = open("memory://to"), directory = files("to");
+  check(*store, "");
+  check(*directory, directory->local_directory());
+  EXPECT_THAT(hidden_names(), testing::IsEmpty());
+  // A store that refuses the condition is asked before.
+  const auto simple = files("simple");
+  ObjectSettings unknown;
+  unknown.storage_class = "none here";
+  std::atomic<int> unconditional_count{0};
+  hooks.on_submit = [&](Request& request) {
+    if (request.if_absent) request.settings = &unknown;
+    unconditional_count += request.op == Op::kPut && !request.if_absent;
+  };
+  check(*simple, "");
+  EXPECT_GT(unconditional_count, 0);
+}
+
+TEST_F(CopySafetyTest, OnlyTheVersionThatWasCopiedIsRemoved) {
+  const auto from = open("memory://from"), to = open("memory://to");
+  fill(*from, {{"changed", "1"}, {"gone", "2"}, {"same", "3"}});
+  CopyOptions options = everything();
+  options.keeps_events = true;
+  copy(*from, *to, options);
+  std::vector<std::string> keys, etags;
+  for (const CopyEvent& event : events_) {
+    keys.push_back(event.from_key);
+    etags.push_back(event.from_etag);
+  }
+  ASSERT_EQ(keys.size(), 3U);
+  fill(*from, {{"changed", "newer"}});
+  ASSERT_TRUE(from->remove("gone").ok());
+  const std::vector<Status> results = remove_copied(*from, keys, etags);
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    EXPECT_EQ(results[i].code(), keys[i] == "changed" ? Code::kChanged : Code::kOk) << keys[i];
+  EXPECT_EQ(contents(*from), (Tree{{"changed", "newer"}}));
+}
+
+TEST_F(CopySafetyTest, ADryRunTellsWhatNamesAloneForbid) {
+  const auto from = open("memory://from"), to = files("to");
+  fill(*from, {{"a", "1"}, {"a/b", "2"}, {"up/../x", "3"}, {"fine", "4"}});
+  CopyOptions options = tree("", "");
+  options.is_dry_run = true;
+  const CopyProgress dry = copy(*from, *to, options);
+  EXPECT_EQ(dry.found_count, 2U);
+  EXPECT_EQ(dry.failed_count, 2U);
+  EXPECT_EQ(failures_[0].key, "a/b");
+  EXPECT_EQ(failures_[1].key, "up/../x");
+  options.is_dry_run = false;
+  EXPECT_EQ(copy(*from, *to, options).failed_count, 2U) << "as it said";
 }
 
 TEST_F(CopySafetyTest, SeveralTasksDoNotDeleteEachOthersCopies) {

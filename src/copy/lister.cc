@@ -15,8 +15,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "copy/names.h"
@@ -37,40 +35,7 @@ bool has_kept_time(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && info.st_ctim.tv_sec > info.st_mtim.tv_sec + 1;
 }
 
-/// Without links, with a slash at the end; of what does not exist as far as it does.
-std::string real_directory(const std::string& path) {
-  std::error_code error;
-  const auto absolute = std::filesystem::absolute(path, error);
-  const auto real = std::filesystem::weakly_canonical(absolute, error);
-  std::string text = error ? absolute.string() : real.string();
-  if (!text.ends_with('/')) text += '/';
-  return text;
-}
-
 }  // namespace
-
-Overlap::Overlap(const Store& from, const Store& to) {
-  if (from.local_directory().empty() || to.local_directory().empty()) {
-    is_any_ = from.url() == to.url();
-    return;
-  }
-  const std::string source = real_directory(from.local_directory());
-  const std::string target = real_directory(to.local_directory());
-  is_any_ = source.starts_with(target) || target.starts_with(source);
-  if (!is_any_) return;
-  if (source.size() > target.size()) to_extra_ = source.substr(target.size());
-  if (target.size() > source.size()) from_extra_ = target.substr(source.size());
-}
-
-std::optional<std::string> Overlap::source_key(std::string_view to_key) const {
-  if (!is_any_ || !to_key.starts_with(to_extra_)) return std::nullopt;
-  return from_extra_ + std::string(to_key.substr(to_extra_.size()));
-}
-
-std::optional<std::string> Overlap::target_key(std::string_view from_key) const {
-  if (!is_any_ || !from_key.starts_with(from_extra_)) return std::nullopt;
-  return to_extra_ + std::string(from_key.substr(from_extra_.size()));
-}
 
 /// Two listings side by side would take objects out of order for missing ones, and delete them.
 Status Listing::check_order() {
@@ -186,6 +151,7 @@ Status Lister::run() {
 
 Status Lister::list_one(const CopyTask& task) {
   const CallOptions call = transfer_.call_options();
+  if (!takes_one(task, transfer_.options().filter)) return {};
   HEADRACE_TRY_ASSIGN(const bool is_first, begin(task.to, task.from));
   if (!is_first) return {};
   CallOptions of_version = call;
@@ -321,9 +287,17 @@ Status Lister::offer(ObjectInfo&& info, const CopyTask& task, std::string to_key
     ++counts.skipped;
     return {};
   }
+  const bool is_dry = transfer_.options().is_dry_run;
+  if (is_dry && transfer_.local_target() != nullptr) {
+    Status status = dry_names_.take(to_key);
+    if (!status.ok()) {
+      transfer_.fail_key(info.key, std::move(status));
+      return {};
+    }
+  }
   ++counts.found;
   counts.found_bytes += info.size_bytes;
-  if (transfer_.options().is_dry_run) {
+  if (is_dry) {
     transfer_.add_event({CopyEvent::Kind::kCopied, info.key, to_key, info.size_bytes});
     return {};
   }

@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "copy/names.h"
+#include "copy/overlap.h"
 #include "copy/transfer.h"
 #include "store/parallel_list.h"
 
@@ -60,21 +62,6 @@ class TargetView {
   std::vector<std::string> extra_;
 };
 
-/// How the keys of two stores that share objects translate into each other: the same store, or
-/// directories one of which is in the other.
-class Overlap {
- public:
-  Overlap(const Store& from, const Store& to);
-  bool is_any() const noexcept { return is_any_; }
-  /// The source's key of what the target calls `to_key`; nullopt when the source does not hold it.
-  std::optional<std::string> source_key(std::string_view to_key) const;
-  std::optional<std::string> target_key(std::string_view from_key) const;
-
- private:
-  bool is_any_ = false;
-  std::string from_extra_, to_extra_;  // What keys of the other side have more; one is empty.
-};
-
 class Lister {
  public:
   explicit Lister(Transfer& transfer);
@@ -100,6 +87,7 @@ class Lister {
 
   Transfer& transfer_;
   const Overlap overlap_;
+  FileNames dry_names_;  ///< Of a dry run, which writes no files that would tell.
   std::vector<Item> batch_;
   std::vector<std::string> extra_;
   std::shared_ptr<CopyNames> names_;  ///< nullptr: tasks do not meet.

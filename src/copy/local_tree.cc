@@ -23,8 +23,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <utility>
 
 #include "base/atomic_file.h"
@@ -103,24 +105,57 @@ Status write_at(int fd, std::span<const std::byte> bytes, std::uint64_t offset_b
   return {};
 }
 
-/// Time and durability, then the name.
+/// Permissions of the file that will be replaced; nullopt when there is none.
+std::optional<mode_t> mode_of(int directory, const std::string& name) {
+  struct stat info {};
+  if (::fstatat(directory, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+      !S_ISREG(info.st_mode)) {
+    return std::nullopt;
+  }
+  return info.st_mode & 0777;
+}
+
+/// Gives it the permissions of what it replaces, or takes those that its source does not have; as
+/// far as the file system knows such. \pre whoever created it has left out the umask's
+void set_mode(int fd, std::optional<mode_t> replaced, std::uint32_t mode) noexcept {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return;
+  const mode_t now = info.st_mode & 0777;
+  const mode_t wanted = replaced ? *replaced : now & mode;
+  if (wanted != now) static_cast<void>(::fchmod(fd, wanted));
+}
+
+/// rename() to a name that must be free.
+int rename_to_free(int directory, const std::string& from, const std::string& to) {
+  const int result = ::renameat2(directory, from.c_str(), directory, to.c_str(), RENAME_NOREPLACE);
+  // File systems that know no such flag.
+  if (result == 0 || (errno != EINVAL && errno != ENOSYS)) return result;
+  if (::linkat(directory, from.c_str(), directory, to.c_str(), 0) != 0) return -1;
+  return ::unlinkat(directory, from.c_str(), 0);
+}
+
+/// Permissions, time and durability, then the name.
 Status publish_file(const Directory& directory, int fd, const std::string& from,
                     std::string_view name, const PublishOptions& options, bool* is_lost) {
-  const auto path = [&] { return directory.path + "/" + std::string(name); };
+  // A string_view into a key that ends there is terminated only by chance.
+  const std::string to(name);
+  const auto path = [&] { return directory.path + "/" + to; };
   if (options.modified_unix_s != 0) {
     const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT},
                                {.tv_sec = options.modified_unix_s, .tv_nsec = 0}};
     if (::futimens(fd, times) != 0) return errno_status(errno, "set the time of " + path());
   }
+  set_mode(fd, mode_of(directory.fd.get(), to), options.mode);
   if (options.is_synced && ::fsync(fd) != 0) return errno_status(errno, "fsync " + path());
-  HEADRACE_TRY(check_replaceable(directory.fd.get(), std::string(name), path()));
-  // A string_view into a key that ends there is terminated only by chance.
-  if (::renameat(directory.fd.get(), from.c_str(), directory.fd.get(), std::string(name).c_str()) ==
-      0) {
-    return {};
-  }
+  HEADRACE_TRY(check_replaceable(directory.fd.get(), to, path()));
+  const int result = options.if_absent ? rename_to_free(directory.fd.get(), from, to)
+                                       : ::renameat(directory.fd.get(), from.c_str(),
+                                                    directory.fd.get(), to.c_str());
+  if (result == 0) return {};
   const int error = errno;
   if (error == ENOENT && is_lost != nullptr) *is_lost = true;
+  if (error == EEXIST && options.if_absent)
+    return Status(Code::kChanged, path() + ": the file exists");
   if (error == EISDIR || error == ENOTEMPTY || error == EEXIST) {
     return Status(Code::kUnsupported, "a directory is in the way of file " + path());
   }
@@ -177,8 +212,9 @@ Status SmallFileWriter::write(std::string_view key, std::span<const std::byte> b
 Status SmallFileWriter::write_once(std::string_view name, std::span<const std::byte> bytes,
                                    const PublishOptions& options, bool& is_lost) {
   const int directory = directory_->fd.get();
+  const mode_t mode = mode_of(directory, std::string(name)).value_or(options.mode);
   const Fd fd(
-      ::openat(directory, temporary_name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+      ::openat(directory, temporary_name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
   if (!fd) return errno_status(errno, "create a file in " + directory_->path);
   static_cast<void>(::flock(fd.get(), LOCK_EX | LOCK_NB));
   Status status = write_at(fd.get(), bytes, 0, name).annotate(directory_->path);
@@ -239,8 +275,10 @@ Result<std::unique_ptr<PartialFile>> PartialFile::open(LocalTree& tree, const Pl
 Status PartialFile::open_file() {
   while (true) {
     const int directory = directory_->fd.get();
+    // Its owner has to open it again.
+    const mode_t mode = mode_of(directory, name_).value_or(plan_.mode) | S_IRUSR | S_IWUSR;
     Fd fd(::openat(directory, temporary_name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-                   0666));
+                   mode));
     if (!fd) return errno_status(errno, "create " + path());
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
       return Status(Code::kUnavailable, "another process is copying to " + path());

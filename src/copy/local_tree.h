@@ -25,6 +25,9 @@ namespace headrace::copy_detail {
 struct PublishOptions {
   std::int64_t modified_unix_s = 0;  ///< 0: now.
   bool is_synced = false;            ///< fsync first.
+  bool if_absent = false;            ///< Takes a free name only.
+  /// Permissions of a new file, less the umask's. A file that is replaced keeps its own.
+  std::uint32_t mode = 0666;
 };
 
 /// An open directory below the root.
@@ -54,7 +57,7 @@ class SmallFileWriter {
  public:
   explicit SmallFileWriter(LocalTree& tree);
   /// Writes a whole file and gives it its name. Errors: those of directory_of(); kUnsupported (a
-  /// directory has the name); of errno_status().
+  /// directory has the name); kChanged (if_absent, and the name is taken); of errno_status().
   Status write(std::string_view key, std::span<const std::byte> bytes,
                const PublishOptions& options);
 
@@ -80,6 +83,7 @@ class PartialFile {
     std::uint64_t size_bytes = 0;
     std::uint64_t part_bytes = 0;  ///< > 0; of all parts but the last.
     std::string version;           ///< Of the source. Empty: not resumable.
+    std::uint32_t mode = 0666;     ///< PublishOptions::mode.
   };
   /// Opens one, or goes on with what an earlier run left of the same plan, whose parts are read and
   /// checked. Errors: as SmallFileWriter::write(); kUnavailable (another process is at it);
@@ -95,6 +99,7 @@ class PartialFile {
   int fd() const noexcept { return fd_.get(); }
   /// Past the page cache where file system and alignment (4 KiB) allow.
   Status write_part(std::size_t index, std::span<const std::byte> bytes);
+  /// Errors: as SmallFileWriter::write().
   Status publish(const PublishOptions& options);
   /// Will be removed, not kept.
   void give_up() noexcept { is_resumable_ = false; }

@@ -68,6 +68,36 @@ TEST_F(LocalTreeTest, SmallFilesAppearWholeAndReplaceWhatWasThere) {
   EXPECT_THAT(names(), UnorderedElementsAre("a/b/x", "y"));
 }
 
+TEST_F(LocalTreeTest, ANameMayHaveToBeFree) {
+  make("d/x", "theirs");
+  SmallFileWriter writer(tree_);
+  EXPECT_EQ(writer.write("d/x", bytes_of("ours"), {.if_absent = true}).code(), Code::kChanged);
+  EXPECT_TRUE(writer.write("d/y", bytes_of("ours"), {.if_absent = true}).ok());
+  auto file = open("");
+  ASSERT_TRUE(file);
+  EXPECT_EQ((*file)->publish({.if_absent = true}).code(), Code::kChanged);
+  file->reset();
+  EXPECT_EQ(content("d/x"), "theirs");
+  EXPECT_THAT(names(), UnorderedElementsAre("d/x", "d/y"));
+}
+
+TEST_F(LocalTreeTest, PermissionsAreThoseOfWhatIsReplacedElseThoseAsked) {
+  const auto mode = [&](const std::string& name) {
+    return static_cast<unsigned>(fs::status(path(name)).permissions());
+  };
+  SmallFileWriter writer(tree_);
+  ASSERT_TRUE(writer.write("new", {}, {.mode = 0500}).ok());
+  EXPECT_EQ(mode("new"), 0500U);
+  ASSERT_TRUE(writer.write("new", {}, {.mode = 0666}).ok());
+  EXPECT_EQ(mode("new"), 0500U) << "its own";
+  make("d/x");
+  fs::permissions(path("d/x"), fs::perms::owner_read);
+  auto file = open();
+  ASSERT_TRUE(file);
+  ASSERT_TRUE((*file)->publish({}).ok());
+  EXPECT_EQ(mode("d/x"), 0400U);
+}
+
 TEST_F(LocalTreeTest, WhatIsInTheWayIsNamed) {
   make("file");
   fs::create_directories(path("directory"));

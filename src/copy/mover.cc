@@ -151,7 +151,7 @@ bool Mover::start(Unit& unit) {
     return true;
   }
   if (writer_) {  // an empty object of a store
-    end(unit, writer_->write(unit.item.to_key, {}, transfer_.publish_options(unit.item)));
+    end_write(unit, writer_->write(unit.item.to_key, {}, transfer_.publish_options(unit.item)));
     return true;
   }
   auto op = std::make_unique<Op>();
@@ -190,10 +190,12 @@ bool Mover::move_locally(Unit& unit) {
     if (!has_memory) status = std::move(has_memory).error();
   }
   if (status.ok()) status = read_local(unit, slab);
-  if (status.ok()) {
-    status = writer_->write(unit.item.to_key, slab.bytes(), transfer_.publish_options(unit.item));
+  if (!status.ok()) {
+    end(unit, std::move(status));
+    return true;
   }
-  end(unit, std::move(status));
+  end_write(unit,
+            writer_->write(unit.item.to_key, slab.bytes(), transfer_.publish_options(unit.item)));
   return true;
 }
 
@@ -228,6 +230,7 @@ Status Mover::read_local(Unit& unit, Slab& slab) {
   struct stat info {};
   HEADRACE_TRY_ASSIGN(const Fd fd,
                       file::open_object(transfer_.from_directory() + "/" + item.from_key, info));
+  unit.item.mode = info.st_mode & 0777;
   if (static_cast<std::uint64_t>(info.st_size) != item.size_bytes ||
       file::etag_of(info) != item.etag) {
     return Status(Code::kChanged, item.from_key + ": the file was written to since it was listed");
@@ -272,6 +275,7 @@ void Mover::start_write(std::unique_ptr<Op> op, Slab slab, const ObjectDetails* 
     request.upload_id = unit.large->upload_id;
     request.part_number = unit.part + 1;
   } else {
+    request.if_absent = transfer_.keeps_existing() && !unit.item.is_unconditional;
     op->settings = transfer_.settings().of(unit.item.from_key, details);
     request.settings = op->settings.get();
   }
@@ -346,7 +350,8 @@ void Mover::take_read(std::unique_ptr<Op> op, Completion& completion) {
   if (status.ok() && !is_whole)  // a store without versions
     status = Status(Code::kChanged, op->item().from_key + ": changed since it was listed");
   if (status.ok() && !writer_) status = Status(Code::kCancelled, "cancelled");
-  if (status.ok()) {
+  const bool is_write = status.ok();
+  if (is_write) {
     status = unit.large ? unit.large->file->write_part(unit.part, completion.slab.bytes())
                         : writer_->write(unit.item.to_key, completion.slab.bytes(),
                                          transfer_.publish_options(unit.item));
@@ -355,6 +360,7 @@ void Mover::take_read(std::unique_ptr<Op> op, Completion& completion) {
   }
   completion.slab = Slab();
   --in_flight_;
+  if (is_write) return end_write(unit, std::move(status));
   end(unit, std::move(status));
 }
 
@@ -368,8 +374,18 @@ void Mover::take_write(std::unique_ptr<Op> op, Completion& completion) {
     MutexLock lock(unit.large->mutex);
     unit.large->parts.push_back(std::move(part));
   }
-  end(unit, std::move(completion.status));
+  end_write(unit, std::move(completion.status));
   --in_flight_;
+}
+
+/// The write of a unit has ended.
+void Mover::end_write(Unit& unit, Status status) {
+  const bool is_conditional =
+      !unit.large && transfer_.keeps_existing() && !unit.item.is_unconditional;
+  if (is_conditional && status.code() == Code::kChanged) return transfer_.skip(unit.item);
+  if (is_conditional && target_ && status.code() == Code::kUnsupported)
+    return transfer_.retry_unconditional(std::move(unit.item));
+  end(unit, std::move(status));
 }
 
 /// A unit has ended: well when `status` is ok.

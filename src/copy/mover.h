@@ -51,6 +51,7 @@ class Mover final : public Sleeper {
   void take(Completion& completion);
   void take_read(std::unique_ptr<Op> op, Completion& completion);
   void take_write(std::unique_ptr<Op> op, Completion& completion);
+  void end_write(Unit& unit, Status status);
   void end(Unit& unit, Status status);
   void drain();
   void serve_writes();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "copy/lister.h"
+#include "store/file/file_key.h"
 
 namespace headrace {
 namespace {
@@ -47,6 +48,10 @@ bool takes(const CopyTask& task, const Glob& pattern, const NameFilter& filter,
          filter.accepts(from_key.substr(task.strip_bytes));
 }
 
+bool takes_one(const CopyTask& task, const NameFilter& filter) {
+  return filter.accepts(std::string_view(task.from).substr(task.from.rfind('/') + 1));
+}
+
 bool is_directory_mark(const ObjectInfo& info) {
   return info.size_bytes == 0 && info.key.ends_with('/');
 }
@@ -57,6 +62,21 @@ std::string target_key(const CopyTask& task, bool flattens, std::string_view fro
   const std::size_t end = from_key.find_last_not_of('/') + 1;
   const std::size_t slash = from_key.substr(0, end).rfind('/');
   return task.to + std::string(from_key.substr(slash == std::string_view::npos ? 0 : slash + 1));
+}
+
+Status FileNames::take(const std::string& key) {
+  HEADRACE_TRY(file::check_key(key));
+  if (directories_.contains(key))
+    return Status(Code::kUnsupported, key + ": another object needs a directory of this name");
+  for (std::size_t slash = key.rfind('/'); slash != std::string::npos && slash > 0;
+       slash = key.rfind('/', slash - 1)) {
+    const std::string above = key.substr(0, slash);
+    if (files_.contains(above))
+      return Status(Code::kUnsupported, key + ": " + above + " will be a file");
+    if (!directories_.insert(above).second) break;  // Those above it were looked at.
+  }
+  files_.insert(key);
+  return {};
 }
 
 }  // namespace copy_detail
@@ -99,7 +119,7 @@ Status take_copy_names(Store& from, const Store& to, const CopyOptions& options,
   for (const CopyTask& task : options.tasks) {
     if (task.is_tree) {
       HEADRACE_TRY(take_names_of_tree(from, to, task, options, stop));
-    } else {
+    } else if (copy_detail::takes_one(task, options.filter)) {
       HEADRACE_TRY(options.names->take(task.to, from.object_url(task.from), to));
     }
   }

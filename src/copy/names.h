@@ -3,6 +3,7 @@
 /// Which objects a task takes, and what they are called at the target. Pure.
 #include <string>
 #include <string_view>
+#include <unordered_set>
 
 #include "headrace/copy.h"
 
@@ -13,10 +14,24 @@ namespace headrace::copy_detail {
 bool takes(const CopyTask& task, const Glob& pattern, const NameFilter& filter,
            std::string_view from_key);
 
+/// The same of a task of one object, of whose key the filter sees the last part.
+bool takes_one(const CopyTask& task, const NameFilter& filter);
+
 /// Whether it stands for a directory: such marks are all the same, and no file can be one.
 bool is_directory_mark(const ObjectInfo& info);
 
 /// Where an object of a tree goes.
 std::string target_key(const CopyTask& task, bool flattens, std::string_view from_key);
+
+/// What names alone tell of files that are to lie in one directory.
+class FileNames {
+ public:
+  /// Errors: those that writing the file would have, of keys that no path can be, and of two one of
+  /// which would be a directory above the other.
+  Status take(const std::string& key);
+
+ private:
+  std::unordered_set<std::string> files_, directories_;
+};
 
 }  // namespace headrace::copy_detail

@@ -56,6 +56,16 @@ class CopyNamesTest : public CopyJobTest {
   }
 };
 
+TEST(FileNames, NoFileIsADirectoryToo) {
+  copy_detail::FileNames names;
+  for (const char* const key : {"a", "a-b", "d/e/f", "d/e/g", "d/x"})
+    EXPECT_TRUE(names.take(key).ok()) << key;
+  for (const char* const key : {"a/b", "a/b/c", "d", "d/e"})
+    EXPECT_EQ(names.take(key).code(), Code::kUnsupported) << key;
+  for (const char* const key : {"../up", "x//y", "x/"})
+    EXPECT_EQ(names.take(key).code(), Code::kInvalidArgument) << key;
+}
+
 TEST_F(CopyNamesTest, TasksThatMeetGiveNoNameTwice) {
   const auto from = open("memory://from"), to = open("memory://to");
   fill(*from, {{"a/x", "1"}, {"b/x", "2"}, {"b/y", "3"}});

@@ -4,6 +4,7 @@
 /// where the store is.
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,10 +23,17 @@ class OddStore final : public ForwardingStore {
     std::function<std::vector<UploadedPart>()> parts;
     std::function<void(const std::string& upload_id)> on_abort;
     std::function<void(const std::string& upload_id)> on_create;
+    std::function<void(Request&)> on_submit;
   };
   OddStore(std::unique_ptr<Store> inner, Hooks hooks)
       : ForwardingStore(std::move(inner)), hooks_(std::move(hooks)) {}
 
+  std::size_t submit(std::span<Request> requests) override {
+    for (Request& request : requests) {
+      if (hooks_.on_submit) hooks_.on_submit(request);
+    }
+    return inner().submit(requests);
+  }
   Result<ListPage> list(const ListRequest& request, const CallOptions& call) override {
     return hooks_.list ? hooks_.list(request) : inner().list(request, call);
   }

@@ -23,6 +23,7 @@
 #include "base/base64.h"
 #include "base/crc32c.h"
 #include "base/random.h"
+#include "copy/overlap.h"
 #include "store/clean_up_options.h"
 #include "store/file/file_io.h"
 #include "store/file/file_key.h"
@@ -64,7 +65,7 @@ Transfer::Transfer(Store& from, Store& to, const CopyOptions& options,
       local_target_(to.local_directory().empty()
                         ? nullptr
                         : std::make_unique<LocalTree>(to.local_directory())),
-      copies_on_server_(from.url() == to.url() && from_directory_.empty()),
+      copies_on_server_(from_directory_.empty() && Overlap(from, to).is_same_root()),
       settings_(from, to),
       pool_(std::move(pool)) {
   // At least eight parts fit the memory.
@@ -125,14 +126,17 @@ std::uint64_t Transfer::part_bytes_for(std::uint64_t size_bytes) const noexcept 
 
 PublishOptions Transfer::publish_options(const Item& item) const {
   const bool keeps = options_.keeps_times || options_.rule == CopyRule::kIfDifferent;
-  return {.modified_unix_s = keeps ? item.modified_unix_s : 0, .is_synced = options_.syncs_files};
+  return {.modified_unix_s = keeps ? item.modified_unix_s : 0,
+          .is_synced = options_.syncs_files,
+          .if_absent = keeps_existing(),
+          .mode = item.mode};
 }
 
 void Transfer::succeed(const Item& item, std::uint64_t new_bytes) {
   counts_.done += 1;
   counts_.done_bytes += new_bytes;
   if (options_.keeps_events) {
-    add_event({CopyEvent::Kind::kCopied, item.from_key, item.to_key, item.size_bytes});
+    add_event({CopyEvent::Kind::kCopied, item.from_key, item.to_key, item.size_bytes, item.etag});
   }
   queue_.finish_one();
 }
@@ -146,7 +150,8 @@ void Transfer::fail_key(const std::string& key, Status status) {
     MutexLock lock(mutex_);
     // Only when nothing at all succeeded: then the reason is the same for all, such as a wrong
     // key.
-    gives_up = count >= options_.give_up_count && counts_.done == 0 && counts_.skipped == 0;
+    gives_up = count >= options_.give_up_count && counts_.done == 0 && counts_.skipped == 0 &&
+               !options_.is_dry_run;
     if (gives_up && reason_.ok()) reason_ = status.clone();
     if (failures_.size() < kMostFailures) failures_.push_back({key, std::move(status)});
   }
@@ -156,6 +161,33 @@ void Transfer::fail_key(const std::string& key, Status status) {
 void Transfer::fail(const Item& item, Status status) {
   fail_key(item.from_key, std::move(status));
   queue_.finish_one();
+}
+
+void Transfer::skip(const Item& item) {
+  // Of what is left to do, before it counts as ended: else a stop could take it for not done.
+  counts_.found -= 1;
+  counts_.found_bytes -= item.size_bytes;
+  counts_.skipped += 1;
+  queue_.finish_one();
+}
+
+/// kChanged when there is something.
+Status Transfer::check_absent(const std::string& to_key) {
+  auto found = to_.head(to_key, call_options());
+  if (found) return Status(Code::kChanged, to_.object_url(to_key) + ": the object exists");
+  return found.error().code() == Code::kNotFound ? Status() : std::move(found).error();
+}
+
+void Transfer::retry_unconditional(Item item) {
+  item.is_unconditional = true;
+  post([this, item = std::move(item)]() mutable {
+    Status status = check_absent(item.to_key);
+    if (status.code() == Code::kChanged) return skip(item);
+    if (!status.ok()) return fail(item, std::move(status));
+    std::vector<Item> one;
+    one.push_back(std::move(item));
+    if (!queue_.push(one)) queue_.finish_one();
+  });
 }
 
 void Transfer::retry_changed(Item item, Status status) {
@@ -245,6 +277,13 @@ void Transfer::copy_on_server(Item item) {
   if (is_stopped()) {
     status = Status(Code::kCancelled, "cancelled");
   } else {
+    if (keeps_existing()) status = check_absent(item.to_key);
+    if (status.code() == Code::kChanged) {
+      end_large();
+      return skip(item);
+    }
+  }
+  if (status.ok()) {
     auto copied = to_.copy(item.from_key, item.to_key,
                            {.stop = stop_.get_token(), .version_id = item.version_id});
     if (!copied) status = std::move(copied).error();
@@ -309,11 +348,13 @@ Status Transfer::open_ends(LargeCopy& large) {
                     item.from_key + ": the file was written to since it was listed");
   }
   if (!local_target_) return open_upload(large);
+  if (large.local_source) large.item.mode = large.source_stat.st_mode & 0777;
   // Between local files a part is cheaper to copy again than to check.
   const PartialFile::Plan plan{.key = item.to_key,
                                .size_bytes = item.size_bytes,
                                .part_bytes = large.part_bytes,
-                               .version = large.local_source ? "" : resumable_version(item)};
+                               .version = large.local_source ? "" : resumable_version(item),
+                               .mode = item.mode};
   HEADRACE_TRY_ASSIGN(large.file, PartialFile::open(*local_target_, plan, stop_token()));
   MutexLock lock(large.mutex);
   for (std::uint32_t i = 0; i < large.part_count; ++i) large.is_there[i] = large.file->has_part(i);
@@ -420,13 +461,14 @@ void Transfer::end_part(const Unit& unit, std::uint64_t moved_bytes) {
 
 void Transfer::finish_large(const std::shared_ptr<LargeCopy>& large) {
   Status status;
+  bool is_taken = false;  // its name, by another object
   if (large->has_failed) {
     MutexLock lock(large->mutex);
     status = std::move(large->error);
   } else if (is_stopped()) {
     status = Status(Code::kCancelled, "cancelled");
   } else {
-    status = complete_large(*large);
+    status = complete_large(*large, is_taken);
   }
   bool is_other = false;  // made by a run with other settings
   if (status.ok() && large->is_adopted && !is_stopped()) {
@@ -451,16 +493,22 @@ void Transfer::finish_large(const std::shared_ptr<LargeCopy>& large) {
   large->file.reset();
   const Item item = std::move(large->item);
   end_large();
+  if (is_taken) return skip(item);
   if (!status.ok()) return fail(item, std::move(status));
   succeed(item, 0);
 }
 
-Status Transfer::complete_large(LargeCopy& large) {
+Status Transfer::complete_large(LargeCopy& large, bool& is_taken) {
   if (large.local_source) {
     HEADRACE_TRY(file::check_unchanged(large.local_source.get(), large.source_stat)
                      .annotate(large.item.from_key));
   }
-  if (large.file) return large.file->publish(publish_options(large.item));
+  // Stores have no such condition for parts.
+  Status status = large.file         ? large.file->publish(publish_options(large.item))
+                  : keeps_existing() ? check_absent(large.item.to_key)
+                                     : Status();
+  is_taken = keeps_existing() && status.code() == Code::kChanged;
+  if (large.file || !status.ok()) return status;
   std::vector<UploadedPart> parts;
   {
     MutexLock lock(large.mutex);

@@ -38,6 +38,9 @@ struct Item {
   /// Of objects without bytes, which no read tells about: once they were asked for.
   std::shared_ptr<const ObjectDetails> details;
   bool is_second_try = false;
+  /// The store knows no writes on the condition that there is nothing.
+  bool is_unconditional = false;
+  std::uint32_t mode = 0666;  ///< Of a file that is copied to a file: its permissions.
 };
 
 /// A large object under way; its parts may be moved by several threads.
@@ -163,6 +166,8 @@ class Transfer {
   const CopyOptions& options() const noexcept { return options_; }
   const std::string& from_directory() const noexcept { return from_directory_; }
   LocalTree* local_target() noexcept { return local_target_.get(); }
+  /// Nothing that exists at the target is replaced.
+  bool keeps_existing() const noexcept { return options_.rule == CopyRule::kIfAbsent; }
   bool copies_on_server() const noexcept { return copies_on_server_; }
   const KeptSettings& settings() const noexcept { return settings_; }
   SlabPool& pool() noexcept { return *pool_; }
@@ -191,6 +196,11 @@ class Transfer {
   /// An object failed for good.
   void fail(const Item& item, Status status);
   void fail_key(const std::string& key, Status status) HEADRACE_EXCLUDES(mutex_);
+  /// Something has come to the target's name, which the job's rule does not replace.
+  void skip(const Item& item);
+  /// The store refused the condition of a write: looks whether there is something, and writes
+  /// without.
+  void retry_unconditional(Item item);
   /// The object is another version than was listed: looks again, once.
   void retry_changed(Item item, Status status);
   /// Asks for Item::details of an object without bytes, and queues it again.
@@ -216,10 +226,11 @@ class Transfer {
   Result<bool> find_uploaded_parts(LargeCopy& large, const std::string& upload_id);
   std::string resumable_version(const Item& item) const;
   void finish_large(const std::shared_ptr<LargeCopy>& large);
-  Status complete_large(LargeCopy& large);
+  Status complete_large(LargeCopy& large, bool& is_taken);
   void abandon(LargeCopy& large, Code reason);
   void copy_on_server(Item item);
   void look_again(Item item);
+  Status check_absent(const std::string& to_key);
   Result<ObjectInfo> head_source(const Item& item);
   Result<std::shared_ptr<const ObjectSettings>> settings_of_upload(const LargeCopy& large);
   Result<bool> is_as_wanted(const LargeCopy& large);
