@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 from conftest import contents
 
+import headrace as hr
+from headrace import _native
 from headrace import sim as simulator
+from headrace.cli.moving import Arrived
+from headrace.cli.plan import Job
 
 
 @pytest.fixture
@@ -79,6 +83,75 @@ def test_nothing_is_moved_onto_itself(cli: Any, s3: simulator.Server, tree: Path
         assert refused.code == 1, words
         assert contents(tree) == before, words
     assert cli("ls", "-rs", "s3://b/t/", "--json").json()["objects"] == 3
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("az://account/container", "azure://account/container"),
+        ("az://account/container", "abfss://container@account.dfs.core.windows.net"),
+        ("wasbs://container@account.blob.core.windows.net", "az://account/container"),
+        ("gs://bucket", "gcs://bucket"),
+    ],
+)
+def test_nothing_is_moved_onto_itself_under_another_spelling(cli: Any, source: str, target: str) -> None:
+    """Refused before any server is asked."""
+    for words in ((f"{source}/d/x", f"{target}/d/x"), ("-r", f"{source}/d", f"{target}/d/")):
+        refused = cli("mv", "--anonymous", *words)
+        assert (refused.code, "are the same" in refused.err) == (1, True), refused
+    with hr.Store(source, anonymous=True) as a, hr.Store(target, anonymous=True) as b:
+        assert _native.is_same_object(a._native, "x", b._native, "x")
+        assert not _native.is_same_object(a._native, "x", b._native, "y")
+
+
+def test_what_was_replaced_meanwhile_stays(s3: simulator.Server, tree: Path, tmp_path: Path) -> None:
+    """Also by an older file that takes the name, and by an object of the same size."""
+    for url in (str(tree), "s3://b/t"):
+        with hr.Store(url) as source, hr.Store(tmp_path / "there") as target:
+            for key in ("x", "y", "z"):
+                source.put(key, b"first")
+            copied = {key: source.head(key).etag for key in ("x", "y", "z")}
+            if url == str(tree):
+                (tmp_path / "older").write_bytes(b"other")
+                os.utime(tmp_path / "older", (1e9, 1e9))
+                (tmp_path / "older").replace(tree / "x")
+            else:
+                source.put("x", b"other")
+            source.delete("y")
+            arrived = Arrived(Job(source, target, [("", "", True, 0, "")]))
+            arrived.add(("copy", key, key, 5, etag) for key, etag in copied.items())
+            stays = arrived.finish(False)
+            assert [(key, code) for key, code, _ in stays] == [("x", "changed")], stays
+            assert "was written to while it was moved" in stays[0][2]
+            assert (source.get("x"), source.exists("z")) == (b"other", False)
+
+
+def test_what_has_arrived_goes_before_the_others_have(s3: simulator.Server, tmp_path: Path) -> None:
+    with hr.Store("s3://b") as source, hr.Store(tmp_path / "there") as target:
+        source.put("x", b"1")
+        arrived = Arrived(Job(source, target, [("x", "x", False, 0, "")]))
+        arrived.add([("copy", "x", "x", 1, source.head("x").etag)])
+        arrived.wait()
+        assert not source.exists("x")
+        assert arrived.finish(True) == []
+
+
+def test_a_filter_holds_for_names_that_the_shell_expanded(
+    cli: Any, s3: simulator.Server, tree: Path, buckets: Path
+) -> None:
+    files = [str(path) for path in (tree / "x", tree / "deep" / "er" / "z.tmp")]
+    before = contents(tree)
+    done = cli("mv", "--exclude", "*.tmp", *files, "s3://b/m/")
+    assert (done.code, contents(buckets / "b")) == (0, {"m/x": b"x"})
+    assert contents(tree) == {name: data for name, data in before.items() if name != "x"}
+    done = cli("cp", "--exclude", "*.tmp", files[1], "s3://b/c/")
+    assert (done.code, "leave" in done.err, set(contents(buckets / "b"))) == (0, True, {"m/x"})
+    done = cli("rm", "--exclude", "*.tmp", str(tree / "deep" / "y"), files[1])
+    assert (done.code, done.out) == (0, "1 deleted\n")
+    done = cli("rm", "--exclude", "*.tmp", files[1])
+    assert (done.code, "leave" in done.err) == (1, True)
+    assert cli("cat", "--exclude", "*.tmp", files[1]).out == ""
+    assert set(contents(tree)) == {"deep/er/z.tmp"}
 
 
 def _two_of_one_name(tree: Path) -> list[tuple[str, ...]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace import _native
-from headrace.cli.base import Stores, split_url, split_wildcard, wildcard
+from headrace.cli.base import Stores, is_local, split_url, split_wildcard, wildcard
 from headrace.cli.declare import Names
 from headrace.errors import InvalidArgumentError, NotFoundError
 
@@ -14,7 +16,17 @@ if TYPE_CHECKING:
     from headrace._native import ObjectInfo
     from headrace.store.store import Store
 
-__all__ = ["Found", "Level", "find", "has_pattern", "level_of", "named", "need_key"]
+__all__ = [
+    "Found",
+    "Level",
+    "accepts_one",
+    "find",
+    "find_below",
+    "has_pattern",
+    "level_of",
+    "named",
+    "need_key",
+]
 
 
 class Found(NamedTuple):
@@ -24,10 +36,21 @@ class Found(NamedTuple):
     objects: Iterator[ObjectInfo]
 
 
-def need_key(url: str, key: str) -> str:
-    if not key or key.endswith("/"):
-        raise InvalidArgumentError(f"{url} names no object; to list it: headrace ls {url}")
+def need_key(url: str, key: str, advice: str = "", *, takes_marks: bool = False) -> str:
+    """The key. Raises InvalidArgumentError for a URL of many objects; the mark of a directory, whose key ends in
+    a slash, is one object where it is taken."""
+    if not key or (key.endswith("/") and not takes_marks):
+        raise InvalidArgumentError(f"{url} names no object; {advice or f'to list it: headrace ls {url}'}")
     return key
+
+
+def accepts_one(names: Names, key: str) -> bool:
+    """Whether --include and --exclude take an object that was named itself: they see the last part of its
+    name. The shell expands patterns, too."""
+    if not names.include and not names.exclude:
+        return True
+    filter = _native.NameFilter(names.include or [], names.exclude or [])
+    return filter.accepts(key.rstrip("/").rpartition("/")[2])
 
 
 def has_pattern(url: str, names: Names) -> bool:
@@ -41,7 +64,8 @@ def find(stores: Stores, url: str, names: Names, recursive: bool) -> Found:
     """
     if not has_pattern(url, names):
         store, prefix = stores.split(url)
-        found = store.list(prefix, recursive=recursive)
+        # A local name that is no directory is one file: others that begin with it are others.
+        found = _one(store, prefix) if prefix and is_local(url) else store.list(prefix, recursive=recursive)
         return Found(store, prefix, _accepted(found, names, prefix.rfind("/") + 1))
     glob = wildcard(url)
     assert glob is not None
@@ -57,6 +81,22 @@ def find(stores: Stores, url: str, names: Names, recursive: bool) -> Found:
         if keys.matches(info.key.rstrip("/")) or below.matches(info.key)
     )
     return Found(store, keys.prefix, _accepted(found, names, len(directory)))
+
+
+def find_below(stores: Stores, url: str, names: Names) -> Found:
+    """The object or directory that a URL names, with all that is below it; or what its pattern matches."""
+    store, prefix = stores.split(url) if not has_pattern(url, names) else (None, "")
+    if store is None or not prefix or prefix.endswith("/") or is_local(url):
+        return find(stores, url, names, True)
+    below = prefix + "/"
+    objects = _accepted(_one(store, prefix), names, prefix.rfind("/") + 1)
+    return Found(store, below, chain(objects, _accepted(store.list(below), names, len(below))))
+
+
+def _one(store: Store, key: str) -> Iterator[ObjectInfo]:
+    """The object, where there is one."""
+    with suppress(NotFoundError):
+        yield store.head(key)
 
 
 class Level(NamedTuple):
@@ -93,12 +133,13 @@ def _accepted(found: Iterator[ObjectInfo], names: Names, strip: int) -> Iterator
 
 def named(stores: Stores, urls: list[str], names: Names) -> Iterator[tuple[Store, str]]:
     """(store, key) of each object that URLs or patterns name, in their order. Raises NotFoundError for a
-    pattern that matches nothing; a plain URL may name nothing, and --include and --exclude do not concern it."""
+    pattern that matches nothing; a plain URL may name nothing."""
     for url in urls:
         if not has_pattern(url, names):
             root, key = split_url(url)
-            need_key(url, key)
-            yield stores.open(root), key
+            need_key(url, key, takes_marks=names.raw)
+            if accepts_one(names, key):
+                yield stores.open(root), key
             continue
         count = 0
         store, _, objects = find(stores, url, names, False)

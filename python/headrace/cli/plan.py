@@ -15,6 +15,7 @@ from headrace.cli.base import (
     split_wildcard,
     wildcard,
 )
+from headrace.cli.find import need_key
 from headrace.cli.settings import ObjectOptions
 from headrace.errors import InvalidArgumentError
 
@@ -90,11 +91,11 @@ def _source_task(stores: Stores, url: str, target: str, shape: Shape) -> tuple[S
         )
         below = _join(target, name) + "/" if shape.many and name and not shape.flattens else target
         return store, (prefix, below, True, len(os.fsencode(prefix)), "")
-    if not key or key.endswith("/"):
-        raise InvalidArgumentError(f"{url} names no object; to copy everything below it add -r")
+    need_key(url, key, "to copy everything below it add -r", takes_marks=shape.raw)
+    name = key[key.rstrip("/").rfind("/") + 1 :]
     return store, (
         key,
-        _join(target, key.rpartition("/")[2]) if not target or target.endswith("/") else target,
+        _join(target, name) if not target or target.endswith("/") else target,
         False,
         0,
         "",

@@ -18,13 +18,14 @@ from headrace.cli.base import (
     is_local,
     local_path,
     print_json,
+    refuse_folder,
     shown,
     split_url,
     stop_if_asked,
     together,
 )
 from headrace.cli.declare import DryRun, Json, Names, Where, argument, option
-from headrace.cli.find import Level, find, has_pattern, level_of, need_key
+from headrace.cli.find import Level, accepts_one, find, has_pattern, level_of, need_key
 from headrace.errors import (
     CancelledError,
     HeadraceError,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from headrace.store.store import Store
 
 DELETE_BATCH = 1000
+ALL_BELOW = "to delete everything below it add -r"
 HIDDEN = ".headrace-"
 """What names of unfinished files start with: see src/store/file/file_key.h."""
 
@@ -54,9 +56,16 @@ class Remover:
         self.deleted = 0
         self.failures: list[tuple[str, Exception]] = []
 
-    def add(self, keys: list[str]) -> None:
+    def add(self, keys: list[str], etags: list[str] | None = None) -> None:
+        """With ETags: only what still has its own."""
         stop_if_asked()
-        self._pending.append((len(keys), self._pool.submit(self._store._native.remove_many, keys)))
+        native = self._store._native
+        future = (
+            self._pool.submit(native.remove_many, keys)
+            if etags is None
+            else self._pool.submit(_native.remove_copied, native, keys, etags)
+        )
+        self._pending.append((len(keys), future))
         if len(self._pending) > self._workers:
             self._take()
 
@@ -224,6 +233,8 @@ def rm(
         )
     else:
         sys.stdout.write(f"{'would delete ' if dry_run else ''}{deleted:,}{'' if dry_run else ' deleted'}\n")
+    if not (deleted or failures):
+        return fail("nothing that --include and --exclude leave")
     for key, failure in failures[:50]:
         fail(str(failure) if key in str(failure) else f"{key}: {failure}")
     return 1 if failures else 0
@@ -248,10 +259,19 @@ def _rm(stores: Stores, url: str, how: _How) -> tuple[int, list[tuple[str, Excep
     level = None
     if _is_link(url):
         directory, name = os.path.split(local_path(url))
+        if not accepts_one(names, name):
+            return 0, []
         store, keys, is_many = stores.open(directory or "."), [name], False
     elif not is_many:
         store, key = stores.split(url)
-        store.head(need_key(url, key))
+        need_key(url, key, ALL_BELOW, takes_marks=names.raw)
+        if not accepts_one(names, key):
+            return 0, []
+        try:
+            store.head(key)
+        except NotFoundError as error:
+            refuse_folder(store, key, error, ALL_BELOW)
+            raise
         keys = [key]
     else:
         if recursive and not has_wildcards and split_url(url)[1] and not url.endswith("/"):

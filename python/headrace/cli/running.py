@@ -12,6 +12,7 @@ from headrace.cli.bar import Bar
 from headrace.cli.base import (
     CANCELLED,
     fail,
+    note,
     print_json,
     reader_left,
     refuse_folder,
@@ -102,7 +103,7 @@ class _Watch:
         except BrokenPipeError:  # `| head`: who asked for the copy still wants it
             reader_left()
 
-    def _print(self, kind: str, from_key: str, to_key: str, size: int) -> None:
+    def _print(self, kind: str, from_key: str, to_key: str, size: int, _: str) -> None:
         source, target = self._urls
         if self._settings.json:
             if kind == "copy" and self._settings.moves:
@@ -135,12 +136,12 @@ def _run_job(job: Job, settings: Settings, totals: Totals) -> None:
         native.run(watch.tick)
         has_ended = True
     except HeadraceError as error:
-        # It gave up; what failed before says the same.
-        totals.failures.clear()
+        failed = native.failures()
+        # Where it gave up, what failed before says the same.
+        if all(message != str(error) for _, _, message in failed):
+            totals.failures += failed
         if isinstance(error, NotFoundError):
-            for key, _, is_tree, _, _ in job.tasks:
-                if not is_tree:
-                    refuse_folder(job.source, key, error, "to copy everything below it add -r")
+            _refuse_folders(job, error)
         raise
     finally:
         watch.close()
@@ -164,13 +165,29 @@ def _run_job(job: Job, settings: Settings, totals: Totals) -> None:
     )
 
 
+def _refuse_folders(job: Job, error: NotFoundError) -> None:
+    """Raises a NotFoundError with advice where the source that is missing is a folder."""
+    for key, _, is_tree, _, _ in job.tasks:
+        if not is_tree and f"/{key}" in str(error) and not job.source.exists(key):
+            refuse_folder(job.source, key, error, "to copy everything below it add -r")
+
+
 def _report(totals: Totals, settings: Settings) -> int:
     try:
         _print_totals(totals, settings)
         sys.stdout.flush()
     except BrokenPipeError:
         reader_left()
+    _note_nothing(totals, settings)
     return _print_failures(totals)
+
+
+def _note_nothing(totals: Totals, settings: Settings) -> None:
+    """Says so where --include and --exclude left nothing: that may be meant, and may be a slip."""
+    counts = totals.counts
+    is_filtered = settings.job["include"] or settings.job["exclude"]
+    if is_filtered and not settings.quiet and not any(counts.get(n) for n in ("found", "skipped", "failed")):
+        note("nothing that --include and --exclude leave (what --exclude matches, no --include brings back)")
 
 
 def _print_totals(totals: Totals, settings: Settings) -> None:
@@ -180,7 +197,8 @@ def _print_totals(totals: Totals, settings: Settings) -> None:
     elif not (settings.quiet or together.stores):
         seconds = max(counts["seconds"], 1e-9)
         told = ("skipped", "failed") if settings.moves else ("skipped", "deleted", "failed")
-        extra = "".join(f", {counts[name]:,} {name}" for name in told if counts[name])
+        words = {"deleted": "to delete"} if settings.dry_run else {}
+        extra = "".join(f", {counts[name]:,} {words.get(name, name)}" for name in told if counts[name])
         if counts["resumed_bytes"]:
             extra += f", {format_bytes(counts['resumed_bytes'])} were there from an earlier run"
         if settings.dry_run:
@@ -227,6 +245,10 @@ def run(jobs: list[Job], settings: Settings) -> int:
         _take_names(jobs, settings)
         for job in jobs:
             _run_job(job, settings, totals)
+    except HeadraceError:
+        if totals.failures:
+            _print_failures(totals)
+        raise
     except KeyboardInterrupt:
         fail(_how_to_go_on(totals, settings))
         return CANCELLED
