@@ -10,13 +10,14 @@ import subprocess
 import sys
 import time
 import urllib.request
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from conftest import contents
+from conftest import contents, write_mds
 from rich.table import Table
 
 import headrace as hr
@@ -210,6 +211,156 @@ def test_raw_takes_the_name_as_it_is(cli: Any, s3: simulator.Server, logs: Path,
     assert (tmp_path / "one").read_text() == "[12].txt\n"
     assert cli("rm", "--raw", url, "--json").json() == {"deleted": 1}
     assert (logs / "1.txt").exists()
+
+
+def test_marks_of_directories_are_objects_too(
+    cli: Any, s3: simulator.Server, logs: Path, tmp_path: Path
+) -> None:
+    with hr.Store("s3://b") as store:
+        store.put("marks/", b"")
+        refused = cli("rm", "s3://b/marks/")
+        assert (refused.code, "add -r" in refused.err) == (1, True)
+        assert cli("stat", "s3://b/marks/", "--json").json()["key"] == "marks/"
+        assert cli("cat", "--raw", "s3://b/marks/").code == 0
+        assert cli("cp", "--raw", "s3://b/marks/", "s3://b/copies/").code == 0
+        assert store.exists("copies/marks/")
+        assert cli("rm", "--raw", "s3://b/marks/").out == "1 deleted\n"
+        assert not store.exists("marks/")
+
+
+def test_what_cannot_be_meant_is_refused(cli: Any, s3: simulator.Server, logs: Path, tmp_path: Path) -> None:
+    one, huge = "s3://b/logs/1.txt", "9" * 25
+    for words, answer in (
+        (("cp", "--version-id", "", one, f"{tmp_path}/x"), "--version-id is empty"),
+        (("cp", "--storage-class", "", one, "s3://b/x"), "--storage-class is empty"),
+        (("cp", "--content-type=", one, "s3://b/x"), "--content-type is empty"),
+        (("ls", "--endpoint", "", "s3://b"), "--endpoint is empty"),
+        (("rm", "-r", "--exclude", "", "s3://b"), "--exclude is empty"),
+        (("cat", "--offset", "5", "--range", "0-4", one), "leave out --offset"),
+        (("cat", "--length", "5", "--range", "0-4", one), "leave out --offset"),
+        (("cat", "--range", f"{huge}-", one), "no object has so many bytes"),
+        (("cat", "--offset", huge, one), "at most"),
+        (("cat", "--length", huge, one), "at most"),
+        (("cp", "--concurrency", "99999999999", one, f"{tmp_path}/x"), "--concurrency 99999999999: at most"),
+        (("presign", "--expires", f"{huge}d", one), "longer than 100 years"),
+        (("rm", "-r", "-y", "--exclude", "deep/", "s3://b/logs"), "write deep/**"),
+        (("sync", "--exclude", "./deep/*", "s3://b/logs", f"{tmp_path}/x"), "without ./"),
+        (("rm", "s3://b/logs"), "add -r"),
+        (("rm", "s3://b/logs/"), "add -r"),
+        (("cat", "s3://b/logs"), "/logs/**"),
+        (("ls", f"{tmp_path}/nope"), "no such file"),
+        (("du", f"{tmp_path}/nope"), "nothing below it"),
+        (("du", "file://host/tmp"), "three slashes"),
+        (("du", "file://"), "three slashes"),
+    ):
+        done = cli(*words)
+        assert (done.code, answer in done.err) == (1, True), (words, done)
+    assert len(contents(logs)) == 6
+    for last in ((1 << 63) - 1, (1 << 64) - 1, huge):
+        assert cli("cat", "--range", f"0-{last}", one).out == "1.txt\n"
+    # What only names marks, by a wildcard, may be meant.
+    assert cli("ls", "-r", "--exclude", "*/", "s3://b").code == 0
+
+
+def test_wrong_places_and_names_of_options(cli: Any, s3: simulator.Server, logs: Path) -> None:
+    done = cli("--endpoint-url", "http://127.0.0.1:9", "ls")
+    assert (done.code, "No such option: --endpoint" in done.err, "behind the command" in done.err) == (
+        2,
+        True,
+        True,
+    )
+    done = cli("ls", "s3://b", "--dryrun")
+    assert (done.code, "No such option: --dryrun" in done.err) == (2, True), done.err
+    assert cli("ls", "-lh", "s3://b/logs/").out == cli("ls", "-l", "-H", "s3://b/logs/").out
+    assert "Usage" in cli("ls", "-h").out
+
+
+def test_du_is_of_one_directory(cli: Any, s3: simulator.Server, buckets: Path, tmp_path: Path) -> None:
+    for root in (buckets / "b", tmp_path / "local"):
+        for name, text in (("sd/x", "1"), ("sd/e/y", "22"), ("sd2/z", "333"), ("sdx", "4444")):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+    for url in ("s3://b/sd", "s3://b/sd/", f"{tmp_path}/local/sd", f"file://localhost{tmp_path}/local/sd"):
+        found = cli("du", url, "--json").json()
+        assert (found["bytes"], found["objects"]) == (3, 2), url
+    rows = cli("du", "--depth", "1", "s3://b/sd").out.splitlines()
+    assert [row.split() for row in rows] == [["2", "1", "s3://b/sd/e/"], ["3", "2", "s3://b/sd"]]
+    assert cli("du", "s3://b/sd", "--include", "*y", "--json").json()["bytes"] == 2
+    # An object of that name, too.
+    with hr.Store("s3://b") as store:
+        store.put("both", b"12345")
+        assert cli("du", "s3://b/both", "--json").json()["bytes"] == 5
+    missing = cli("du", "s3://b/s")
+    assert (missing.code, "nothing below it" in missing.err) == (1, True)
+    assert cli("du", f"{tmp_path}/local/sdx", "--json").json()["objects"] == 1
+
+
+def test_files_are_local(cli: Any, s3: simulator.Server, logs: Path, tmp_path: Path) -> None:
+    """A URL where a local file is meant makes no directory ``s3:``."""
+    write_mds(tmp_path / "mds", {"x": ("int", 8)}, [{"x": bytes(8)}])
+    data = str(tmp_path / "mds")
+    before = set(contents(tmp_path))
+    for words in (
+        ("manifest", "create", data, "--output", "s3://b/M"),
+        ("index", data, "--output", "s3://b/index.hri"),
+        ("verify", data, "--quarantine", "s3://b/bad.jsonl"),
+        ("cat", "--access-log", "s3://b/log", "s3://b/logs/1.txt"),
+    ):
+        done = cli(*words)
+        assert (done.code, "a local file is meant" in done.err) == (1, True), (words, done)
+    assert set(contents(tmp_path)) == before
+    assert cli("manifest", "create", data, "--output", f"file://localhost{tmp_path}/M").code == 0
+    assert cli("cp", f"{tmp_path}/M", "s3://b/sums/MANIFEST.sha256").code == 0
+    assert cli("manifest", "check", data, "s3://b/sums/MANIFEST.sha256").code == 0
+
+
+def test_ctrl_c_while_commands_are_loaded(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(arguments: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("headrace.cli.quick.run", stop)
+    done = cli("verify", ".")
+    assert (done.code, done.err) == (130, "")
+
+
+def test_warnings_are_messages(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn(arguments: list[str]) -> int:
+        warnings.warn("too few lanes", RuntimeWarning, stacklevel=1)
+        return 0
+
+    monkeypatch.setattr("headrace.cli.quick.run", warn)
+    assert cli("order", ".").err == "headrace: too few lanes\n"
+
+
+def test_what_failed_before_a_missing_source_is_told(
+    cli: Any, s3: simulator.Server, logs: Path, tmp_path: Path
+) -> None:
+    with hr.Store("s3://b") as store:
+        store.put("x", b"object")
+        store.put("x/y", b"and folder")
+    done = cli("cp", "s3://b/x", "s3://b/missing", f"{tmp_path}/out/")
+    assert (done.code, "s3://b/missing" in done.err, "s3://b/x " in done.err) == (1, True, False), done.err
+    (tmp_path / "out" / "1.txt" / "in the way").mkdir(parents=True)
+    done = cli("cp", "s3://b/logs/1.txt", "s3://b/missing", f"{tmp_path}/out/")
+    assert (done.code, "s3://b/missing" in done.err, "1.txt" in done.err) == (1, True, True), done.err
+
+
+def test_what_would_be_done_is_said_so(cli: Any, s3: simulator.Server, buckets: Path, tmp_path: Path) -> None:
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from" / "x").write_text("1")
+    (buckets / "b" / "extra").write_text("2")
+    done = cli("sync", "--delete", "--dry-run", str(tmp_path / "from"), "s3://b")
+    assert ("1 to delete" in done.out, "deleted" in done.out) == (True, False), done.out
+    done = cli("cp", "-r", "--exclude", "*", "--include", "x", str(tmp_path / "from"), "s3://b/none")
+    assert (done.code, "nothing that --include and --exclude leave" in done.err) == (0, True), done.err
+    # Keys that no file can have.
+    with hr.Store("s3://b/odd") as store:
+        store.put("a", b"1")
+        store.put("up/../a", b"2")
+        done = cli("cp", "-r", "--dry-run", "s3://b/odd", str(tmp_path / "to"))
+        assert (done.code, "would copy 1 objects" in done.out, "1 failed" in done.out) == (1, True, True), (
+            done
+        )
 
 
 def test_full_urls_are_what_other_commands_take(cli: Any, s3: simulator.Server, logs: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from headrace.cli import base, encoding, quick
@@ -45,11 +46,18 @@ def _run(arguments: list[str]) -> int:
     return common.run(app, arguments)
 
 
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """As other messages: where in the package it comes from says nothing to whoever types a command."""
+    base.note(str(message))
+
+
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point: runs a command and ends the process with its exit code."""
     encoding.open_closed()
     encoding.prepare()
-    code = _run(sys.argv[1:] if arguments is None else arguments)
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        code = guard(lambda: _run(sys.argv[1:] if arguments is None else arguments))
     # What is left in stdout's buffer may have no reader (`headrace ls | head`): that is no error of ours.
     try:
         sys.stdout.flush()

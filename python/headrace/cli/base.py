@@ -137,7 +137,23 @@ def is_local(url: str) -> bool:
 
 
 def local_path(url: str) -> str:
-    return url.removeprefix("file://")
+    """The path of a local URL. Raises InvalidArgumentError for a file URL that names another machine."""
+    if not url.startswith("file://"):
+        return url
+    host, slash, path = url.removeprefix("file://").partition("/")
+    if not slash or host not in ("", "localhost"):
+        raise InvalidArgumentError(f"{url}: a file URL has three slashes, as file:///data/x")
+    return f"/{path}"
+
+
+def local_file(text: str, name: str) -> str:
+    """The path of what must be a local file; ``name`` is the option to blame. Raises InvalidArgumentError for a
+    URL, which as a path would be a directory below the working one."""
+    if not is_local(text):
+        raise InvalidArgumentError(
+            f"{name} {without_secrets(text)}: a local file is meant; to bring it to a store: headrace cp FILE URL"
+        )
+    return local_path(text)
 
 
 def is_azure(url: str) -> bool:

@@ -98,9 +98,10 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
     """Runs the command line. 0: done, 1: failed, 2: wrong usage, 130: Ctrl-C. Never lets a traceback out."""
 
     def call() -> int:
+        command = click_command(app)
         try:
-            result = click_command(app)(
-                args=without_aliases(arguments), prog_name="headrace", standalone_mode=False
+            result = command(
+                args=_without_aliases(command, arguments), prog_name="headrace", standalone_mode=False
             )
             return result if isinstance(result, int) else 0
         except typer.Abort:
@@ -119,10 +120,34 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
                 return 2
             hint = getattr(error, "ctx", None)
             path = hint.command_path if hint is not None else "headrace"
-            fail(f"{error.format_message()} (see {path} --help)")
+            place = "" if path != "headrace" else _place_of(command, error)
+            fail(f"{error.format_message()}{place} (see {path} --help)")
             return 2
 
     return guard(call)
+
+
+def _without_aliases(command: Any, arguments: list[str]) -> list[str]:
+    """The arguments with the options of the command that they name as the help shows them."""
+    named = 0
+    for place, word in enumerate(arguments):
+        below = getattr(command, "commands", None)
+        if not below:
+            break
+        if word in below:
+            command, named = below[word], place + 1
+    flags = {flag for row in command.params for flag in (*row.opts, *row.secondary_opts)}
+    return [*arguments[:named], *without_aliases(arguments[named:], flags)]
+
+
+def _place_of(command: Any, error: Any) -> str:
+    """Of an option that stands before the command that has it."""
+    typed = getattr(error, "option_name", "")
+    for each in getattr(command, "commands", {}).values():
+        flags = {flag for row in each.params for flag in (*row.opts, *row.secondary_opts)}
+        if typed and without_aliases([typed], flags)[0] in flags:
+            return "; it stands behind the command, as in: headrace ls --endpoint URL s3://"
+    return ""
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from headrace.cli.library import add
 from headrace.data.dataset import Dataset
 from headrace.data.rows import BrokenShard
 from headrace.loader.loader import Loader
+from headrace.store.urls import without_secrets
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +53,7 @@ def inspect(
         largest = max((b.raw_bytes for b in dataset.blocks), default=0)
         broken = dataset.broken_shards
         summary: dict[str, Any] = {
-            "url": dataset.url,
+            "url": without_secrets(url).rstrip("/") or "/",
             "format": dataset.format,
             "samples": len(dataset),
             "bytes": dataset.nbytes,

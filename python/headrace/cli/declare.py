@@ -8,8 +8,11 @@ import, is told by ``library.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+
+from headrace.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from headrace.sources.options import DatasetOptions
@@ -44,10 +47,14 @@ class Option(NamedTuple):
     metavar: str | None
     least: float | None
     """Of a number."""
+    most: float
+    """The same."""
     panel: str | None
     """Under which heading the help shows it."""
     aliases: tuple[str, ...]
     """Its names in other clients: understood, and not shown, for they would leave the help no room."""
+    may_be_empty: bool
+    """An empty text means something."""
 
 
 class Argument(NamedTuple):
@@ -63,24 +70,34 @@ def option(
     help: str,
     metavar: str | None = None,
     least: float | None = None,
+    most: float = (1 << 31) - 1,
     panel: str | None = None,
     aliases: tuple[str, ...] = (),
+    may_be_empty: bool = False,
 ) -> Option:
     _ALIASES.update(dict.fromkeys(aliases, flags[0]))
-    return Option(flags, help, metavar, least, panel, aliases)
+    return Option(flags, help, metavar, least, most, panel, aliases, may_be_empty)
 
 
 _ALIASES: dict[str, str] = {}
 
 
-def without_aliases(words: Sequence[str]) -> list[str]:
-    """A command line whose options have the names that the help shows."""
+def without_aliases(words: Sequence[str], flags: Container[str]) -> list[str]:
+    """The words of a command that has these flags, its options by the names that the help shows. What it has
+    under no name stays as it was typed, for the message."""
     end = words.index("--") if "--" in words else len(words)
-    found = []
-    for word in words[:end]:
-        name, equals, value = word.partition("=")
-        found.append(_ALIASES.get(name, name) + equals + value)
-    return [*found, *words[end:]]
+    return [*(_without_alias(word, flags) for word in words[:end]), *words[end:]]
+
+
+def _without_alias(word: str, flags: Container[str]) -> str:
+    name, equals, value = word.partition("=")
+    if _ALIASES.get(name) in flags:
+        return _ALIASES[name] + equals + value
+    # Elsewhere -h is -H; alone it asks for help.
+    is_group = len(word) > 2 and word[0] == "-" != word[1] and "-H" in flags and "-h" not in flags
+    if is_group and all(f"-{letter}" in flags for letter in word[1:].replace("h", "H")):
+        return word.replace("h", "H")
+    return word
 
 
 def argument(metavar: str, help: str, least: int = 1) -> Argument:
@@ -92,6 +109,9 @@ class OptionSet:
 
     def __init__(self, **given: Any) -> None:
         vars(self).update(given)
+
+    def check(self) -> None:
+        """Raises InvalidArgumentError for values that cannot be meant."""
 
     def as_dict(self) -> dict[str, Any]:
         """The value of each by name, defaults too."""
@@ -112,6 +132,12 @@ class Parameter(NamedTuple):
 
 def parameters(declaration: Callable[..., Any] | type[OptionSet]) -> list[Parameter]:
     """Those that a command or a set declares by what is here, in their order, with those of its sets."""
+    given: Any = declaration
+    return _parameters(given)
+
+
+@cache
+def _parameters(declaration: Any) -> list[Parameter]:
     defaults = _defaults(declaration)
     found = []
     for name, hint in get_type_hints(declaration, include_extras=True).items():
@@ -137,10 +163,26 @@ def option_sets(function: Callable[..., Any]) -> dict[str, type[OptionSet]]:
 def call(function: Callable[..., Any], words: list[Any], options: dict[str, Any]) -> Any:
     """Calls a command with options by name; those of a set go into it."""
     rest = dict(options)
+    for row in parameters(function):
+        _check(row, rest.get(row.name))
     for name, kind in option_sets(function).items():
         fields = {row.name for row in parameters(kind)} & rest.keys()
         rest[name] = kind(**{field: rest.pop(field) for field in fields})
+        rest[name].check()
     return function(*words, **rest)
+
+
+def _check(row: Parameter, value: Any) -> None:
+    """Raises InvalidArgumentError for a text that is empty, as of a variable that is not set, and for a number
+    that no command can mean."""
+    given = row.given
+    if not isinstance(given, Option) or value is None or value == row.default:
+        return
+    if row.kind is int and value > given.most:
+        raise InvalidArgumentError(f"{given.flags[0]} {value}: at most {given.most}")
+    is_empty = value == "" or (isinstance(value, list) and "" in value)
+    if is_empty and not given.may_be_empty:
+        raise InvalidArgumentError(f"{given.flags[0]} is empty; is a variable not set?")
 
 
 def _is_set(hint: Any) -> bool:
@@ -243,6 +285,7 @@ class DataWhere(Where):
             metavar="FILE",
             help="Append a line for every request to a store; default: HEADRACE_ACCESS_LOG.",
             panel="Store",
+            may_be_empty=True,
         ),
     ] = None
     cache: Annotated[
@@ -252,6 +295,7 @@ class DataWhere(Where):
             metavar="PLACE",
             help="Keep what is read there, and read it from there: a directory, memcached://host,host or s3://bucket/prefix?endpoint=URL. Several: the nearest first.",
             panel="Store",
+            may_be_empty=True,
         ),
     ] = None
     cache_limit: Annotated[
@@ -328,8 +372,26 @@ class Names(OptionSet):
     ] = None
     raw: Annotated[
         bool,
-        option("--raw", help="No patterns: `*`, `?`, `[` and `{` in URLs mean themselves.", panel="Names"),
+        option(
+            "--raw",
+            help="No patterns: `*`, `?`, `[` and `{` in URLs mean themselves, and one that ends in / is an object.",
+            panel="Names",
+        ),
     ] = False
+
+    def check(self) -> None:
+        for flag, patterns in (("--include", self.include), ("--exclude", self.exclude)):
+            for pattern in patterns or ():
+                _refuse_hopeless(flag, pattern)
+
+
+def _refuse_hopeless(flag: str, pattern: str) -> None:
+    """Raises InvalidArgumentError for a pattern that would leave out nothing, and so lose what it was to keep."""
+    if pattern.startswith(("./", "../")):
+        raise InvalidArgumentError(f"{flag} {pattern} matches nothing: names begin below the URL, without ./")
+    directory = pattern.rstrip("/")
+    if directory != pattern and directory.strip("*/"):
+        raise InvalidArgumentError(f"{flag} {pattern} matches nothing that is in it: write {directory}/**")
 
 
 Memory = Annotated[str, option("--memory", help="Limit of the memory for data.", panel="Store")]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace import _native
+from headrace.cli.base import local_file
 from headrace.cli.common import Format, console, print_json
 from headrace.cli.declare import DataWhere, FileFields, Json, Memory, option
 from headrace.cli.library import add
@@ -76,7 +77,7 @@ def index(
     url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
     *,
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--output", "-o", help=f"Local file; default: {INDEX_KEY} beside the dataset."),
     ] = None,
     format: Format = "auto",
@@ -112,11 +113,12 @@ def index(
     """
     started = time.monotonic()
     options = where.as_dict()
-    if output is not None:
-        _native.check_replaceable(str(output))
+    path = None if output is None else Path(local_file(output, "--output"))
+    if path is not None:
+        _native.check_replaceable(str(path))
     if rebuild:
-        shards, samples = rebuild_index_json(url, output, keys=shape.keys, memory=memory, **options)
-        made = str(output or f"{url.rstrip('/')}/{INDEX_JSON_KEY}")
+        shards, samples = rebuild_index_json(url, path, keys=shape.keys, memory=memory, **options)
+        made = str(path or f"{url.rstrip('/')}/{INDEX_JSON_KEY}")
         if json:
             print_json(
                 {
@@ -134,7 +136,7 @@ def index(
         return
     size = write_index(
         url,
-        output,
+        path,
         format=format,
         memory=memory,
         block_bytes=block_bytes,
@@ -143,12 +145,12 @@ def index(
         **options,
     )
     summary: dict[str, Any] = {
-        "index": str(output or f"{url.rstrip('/')}/{INDEX_KEY}"),
+        "index": str(path or f"{url.rstrip('/')}/{INDEX_KEY}"),
         "bytes": size,
         "seconds": time.monotonic() - started,
     }
     counts = ""
-    if output is None:
+    if path is None:
         # What was written for chosen keys, tokens or labels is what a plain open finds there.
         with Dataset(
             url,

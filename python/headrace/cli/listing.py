@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from headrace import _native
 from headrace.base.units import format_bytes
-from headrace.cli.base import Stores, fail, print_json, refuse_folder, shown, split_url
+from headrace.cli.base import Stores, fail, is_local, print_json, refuse_folder, shown, split_url
 from headrace.cli.declare import Json, Names, Where, argument, option
-from headrace.cli.find import find, has_pattern, need_key
+from headrace.cli.find import find, find_below, has_pattern, need_key
 from headrace.errors import NotFoundError
 from headrace.store.store import profile_environment
 from headrace.store.urls import without_secrets
@@ -126,6 +126,8 @@ def _nothing(url: str, names: Names) -> str:
         return f"{url}: nothing that --include and --exclude leave"
     if has_pattern(url, names):
         return f"{url}: nothing matches"
+    if is_local(url):
+        return f"{url}: no such file or directory"
     return f"{url}: no object starts with this; list the bucket with: headrace ls {split_url(url)[0].rstrip('/')}/"
 
 
@@ -140,7 +142,7 @@ def du(
     where: Where,
     json: Json = False,
 ) -> int:
-    """Add up sizes: bytes, objects, URL.
+    """Add up sizes: bytes, objects, URL. A URL is an object, or a directory with all that is below it.
 
     Examples:
 
@@ -150,7 +152,7 @@ def du(
     """
     with Stores(where) as stores:
         for url in urls:
-            _, prefix, objects = find(stores, url, names, True)
+            _, prefix, objects = find_below(stores, url, names)
             base = prefix[: prefix.rfind("/") + 1]
             sums: dict[str, list[int]] = {"": [0, 0]}
             for info in objects:
@@ -187,9 +189,9 @@ def stat(
     with Stores(where) as stores:
         store, key = stores.split(url)
         try:
-            info = store.head(need_key(url, key))
+            info = store.head(need_key(url, key, takes_marks=True))
         except NotFoundError as error:
-            refuse_folder(store, key, error, f"`headrace ls {url}/` lists it")
+            refuse_folder(store, key, error, f"`headrace ls {url.rstrip('/')}/` lists it")
             raise
     if json:
         print_json(_as_json(info))

@@ -31,6 +31,10 @@ COMMANDS: dict[str, Callable[..., int]] = {
 COMMANDS["completion"] = completion
 
 
+MOST_DIGITS = 30
+"""Of a number: Python refuses to read very long ones."""
+
+
 class _NotPlainError(Exception):
     """The command-line library must look at this line."""
 
@@ -44,7 +48,7 @@ def parse(arguments: list[str]) -> tuple[Callable[..., int], list[Any], dict[str
     flags = {flag: row for row in declared if isinstance(row.given, Option) for flag in row.given.flags}
     words: list[str] = []
     options: dict[str, Any] = {}
-    rest = iter(without_aliases(arguments[1:]))
+    rest = iter(without_aliases(arguments[1:], flags))
     try:
         for word in rest:
             if word.startswith("-") and word != "-":
@@ -86,6 +90,8 @@ def _value(row: Parameter, text: str | None) -> str | int | float:
     if row.kind not in (int, float):
         return text
     if not (text if row.kind is int else text.replace(".", "", 1)).isdecimal():
+        raise _NotPlainError
+    if len(text) > MOST_DIGITS:
         raise _NotPlainError
     number = int(text) if row.kind is int else float(text)
     if row.given.least is not None and number < row.given.least:

@@ -6,15 +6,19 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 from headrace import _native
-from headrace.cli.base import Stores, data_on_stdout, is_azure, note, print_json
+from headrace.cli.base import Stores, data_on_stdout, is_azure, note, print_json, refuse_folder
 from headrace.cli.declare import DataWhere, Json, Names, Where, argument, option
 from headrace.cli.find import named
-from headrace.errors import InvalidArgumentError
+from headrace.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
     from headrace.store.store import Store
 
 READ_BYTES = 8 << 20
+NO_END = (1 << 64) - 1
+MOST_OFFSET = (1 << 63) - 1
+MOST_DIGITS = 19
+"""Of a place in an object: as many fit its 64 bits."""
 
 
 def _parse_range(text: str) -> tuple[int, int]:
@@ -22,7 +26,9 @@ def _parse_range(text: str) -> tuple[int, int]:
     first, dash, last = text.partition("-")
     if not (dash and text.isascii() and first.isdecimal() and (last or "0").isdecimal()):
         raise InvalidArgumentError(f"--range {text}: expected FIRST-LAST or FIRST-, such as 0-511")
-    end = int(last) + 1 if last else (1 << 64) - 1
+    if len(first) > MOST_DIGITS:
+        raise InvalidArgumentError(f"--range {text:.60}: no object has so many bytes")
+    end = int(last) + 1 if last and len(last) <= MOST_DIGITS else NO_END
     if end <= int(first):
         raise InvalidArgumentError(f"--range {text}: the last byte comes before the first")
     return int(first), end
@@ -31,9 +37,10 @@ def _parse_range(text: str) -> tuple[int, int]:
 def cat(
     urls: Annotated[list[str], argument(metavar="URL...", help="Objects, files or patterns.")],
     *,
-    offset: Annotated[int, option("--offset", least=0, help="First byte.")] = 0,
+    offset: Annotated[int, option("--offset", least=0, most=MOST_OFFSET, help="First byte.")] = 0,
     length: Annotated[
-        int | None, option("--length", least=1, help="Number of bytes; default: to the end.")
+        int | None,
+        option("--length", least=1, most=MOST_OFFSET, help="Number of bytes; default: to the end."),
     ] = None,
     range: Annotated[
         str | None,
@@ -55,18 +62,22 @@ def cat(
 
     With `--json` each part is one line with its key, offset, length and base64 data.
     """
+    if range is not None and (offset or length is not None):
+        raise InvalidArgumentError("--range says which bytes: leave out --offset and --length")
     begin, end = (
-        (offset, (1 << 64) - 1 if length is None else offset + length)
-        if range is None
-        else _parse_range(range)
+        (offset, NO_END if length is None else offset + length) if range is None else _parse_range(range)
     )
     with Stores(where) as stores:
         for store, key in named(stores, urls, names):
-            if json:
-                _print_parts(store, key, begin, end)
-                continue
-            with data_on_stdout():
-                _native.read_stream(store._native, key, 1, begin=begin, end=end)
+            try:
+                if json:
+                    _print_parts(store, key, begin, end)
+                    continue
+                with data_on_stdout():
+                    _native.read_stream(store._native, key, 1, begin=begin, end=end)
+            except NotFoundError as error:
+                refuse_folder(store, key, error, f"all below it: headrace cat '{store.url}/{key}/**'")
+                raise
     return 0
 
 
@@ -84,6 +95,7 @@ def _print_parts(store: Store, key: str, begin: int, end: int) -> None:
         )
 
 
+MOST_SECONDS = 100 * 366 * 86400
 _AZURE_PUT = {"x-ms-blob-type": "BlockBlob"}
 """What Azure wants with the bytes, and no signature covers."""
 
@@ -136,4 +148,7 @@ def parse_lifetime(text: str, name: str) -> int:
     number = text.rstrip("smhd")
     if not number.isdecimal() or text[len(number) :] not in units or int(number) == 0:
         raise InvalidArgumentError(f"{name} {text}: expected a time such as 90s, 15m, 12h or 7d")
-    return int(number) * units[text[len(number) :]]
+    seconds = int(number) * units[text[len(number) :]] if len(number) < MOST_DIGITS else MOST_SECONDS + 1
+    if seconds > MOST_SECONDS:
+        raise InvalidArgumentError(f"{name} {text:.60}: longer than 100 years")
+    return seconds

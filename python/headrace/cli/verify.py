@@ -12,9 +12,11 @@ from typing import Annotated
 import typer
 
 from headrace.base.units import format_bytes
+from headrace.cli.base import is_local, local_file, local_path, split_url
 from headrace.cli.common import Format, console, fail, print_json
 from headrace.cli.dead_links import name_dead_links
 from headrace.cli.declare import DataWhere, Json, Memory
+from headrace.cli.find import need_key
 from headrace.cli.index import Shape
 from headrace.cli.library import add
 from headrace.data.dataset import Dataset
@@ -42,7 +44,7 @@ def verify(
         bool, typer.Option("--use-index", help="Trust the stored index instead of scanning the shards anew.")
     ] = False,
     quarantine: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--quarantine",
             help="Write the samples and shards that are bad to this file, one JSON object a line.",
@@ -75,6 +77,7 @@ def verify(
     * `headrace verify ./tars --quarantine bad.jsonl --json`
     """
     started = time.monotonic()
+    bad = None if quarantine is None else Path(local_file(quarantine, "--quarantine"))
     most = 1000 if quarantine is None else (1 << 32) - 1  # A list that is to be used must be whole.
     report = checks.verify(
         url,
@@ -87,8 +90,8 @@ def verify(
         **where.as_dict(),
     )
     seconds = time.monotonic() - started
-    if quarantine is not None:
-        _write_quarantine(quarantine, report)
+    if bad is not None:
+        _write_quarantine(bad, report)
     if json:
         print_json(
             {
@@ -193,6 +196,7 @@ def manifest_create(
     """
     started = time.monotonic()
     options = where.as_dict()
+    path = None if output in (None, "-") else Path(local_file(output or "", "--output"))
     digests, count = checks.create_manifest(url, workers=workers, memory=memory, **options)
     if not digests:
         raise NotFoundError(f"{url}: nothing there")
@@ -200,11 +204,11 @@ def manifest_create(
     if output == "-":
         sys.stdout.write(text)
         return name_dead_links(url)
-    if output is None:
+    if path is None:
         with Store(url, **options) as store:
             store.put(checks.MANIFEST_KEY, os.fsencode(text))
     else:
-        Path(output).write_bytes(os.fsencode(text))
+        path.write_bytes(os.fsencode(text))
     made = output or f"{without_secrets(url).rstrip('/')}/{checks.MANIFEST_KEY}"
     seconds = time.monotonic() - started
     if json:
@@ -223,7 +227,8 @@ def manifest_check(
     manifest: Annotated[
         str | None,
         typer.Argument(
-            metavar="[MANIFEST]", help=f"Local file; default: {checks.MANIFEST_KEY} beside the objects."
+            metavar="[MANIFEST]",
+            help=f"A file or object; default: {checks.MANIFEST_KEY} beside the objects.",
         ),
     ] = None,
     workers: Workers = 0,
@@ -241,11 +246,12 @@ def manifest_check(
     """
     started = time.monotonic()
     options = where.as_dict()
-    if manifest is None:
-        with Store(url, **options) as store:
-            text = os.fsdecode(store.get(checks.MANIFEST_KEY))
+    root, key = (url, checks.MANIFEST_KEY) if manifest is None else split_url(manifest)
+    if manifest is not None and is_local(manifest):
+        text = os.fsdecode(Path(local_path(manifest)).read_bytes())
     else:
-        text = os.fsdecode(Path(manifest).read_bytes())
+        with Store(root, **options) as store:
+            text = os.fsdecode(store.get(need_key(manifest or url, key)))
     report = checks.check_manifest(
         url, checks.parse_manifest(text), workers=workers, memory=memory, **options
     )

@@ -20,6 +20,7 @@ from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
 from headrace.store.peer_names import STORE_PEERS
 from headrace.store.settings import ObjectSettings, given_settings
 from headrace.store.tiers import CacheChoice, key_environment, parse_tiers, profile_environment
+from headrace.store.urls import local_path, without_secrets
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Unpack
@@ -163,12 +164,15 @@ def open_native(
     options.setdefault("trusted_hosts", os.environ.get("HEADRACE_TRUSTED_HOSTS", ""))
     tiers = parse_tiers(cache, cache_limit, cache_key, cache_share)
     log = os.environ.get("HEADRACE_ACCESS_LOG", "") if access_log is None else os.fspath(access_log)
+    log_path = local_path(log)
+    if log_path is None:
+        raise InvalidArgumentError(f"access_log={without_secrets(log)!r}: a local file is meant")
     return _native.Store(
         os.fspath(url),
         parse_bytes(memory),
         options,
         environment,
-        access_log=log,
+        access_log=log_path,
         rank=recorded_rank(),
         cache=tiers.directory,
         cache_limit_bytes=tiers.limit_bytes,
