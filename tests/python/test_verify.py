@@ -218,6 +218,12 @@ def test_manifests_are_what_sha256sum_reads_and_writes(tmp_path: Path) -> None:
         (root / "MANIFEST.sha256").read_text()
     )
     assert run("manifest", "check", str(root)).returncode == 0
+    (root / "MANIFEST.sha256").unlink()
+    found = subprocess.run(
+        ["find", ".", "-type", "f", "-exec", "sha256sum", "{}", "+"], cwd=root, capture_output=True, text=True
+    )
+    (tmp_path / "of find").write_text(found.stdout)
+    assert run("manifest", "check", str(root), str(tmp_path / "of find")).returncode == 0
 
 
 def test_a_manifest_check_names_what_differs(tmp_path: Path) -> None:
@@ -297,6 +303,19 @@ def test_diff_of_equal_and_unequal_sets(tmp_path: Path, rows: list[dict[str, Any
         assert (keyed.only_a, keyed.only_b, keyed.different) == (1, 0, 2)
     assert run("diff", str(tmp_path / "a"), str(tmp_path / "b")).returncode == 0
     assert run("diff", str(tmp_path / "a"), str(tmp_path / "c")).returncode == 1
+
+
+def test_diff_of_a_dataset_and_its_pack_in_a_format_without_text(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    rows = [{"id": row["id"], "text": f"{row['id']} \u00e9"} for row in rows]
+    write_mds(tmp_path / "a", rows)
+    for changes in ("", "!"):
+        texts = [{**row, "text": (row["text"] + changes).encode()} for row in rows]
+        prepare.write(texts, tmp_path / f"b{changes}", columns={"id": "int", "text": "bytes"})
+    assert hr.diff(tmp_path / "a", tmp_path / "b").ok
+    assert hr.diff(tmp_path / "a", tmp_path / "b", key="text").equal == len(rows)
+    assert hr.diff(tmp_path / "a", tmp_path / "b!").different == len(rows)
 
 
 def test_diff_opens_urls(tmp_path: Path, rows: list[dict[str, Any]]) -> None:

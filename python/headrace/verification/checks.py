@@ -238,6 +238,7 @@ def parse_manifest(text: str) -> dict[str, str]:
                 f"line {number} of the manifest is not '<sha256>  <key>': {line[:100]!r}"
             )
         name = _unescape(key[1:]) if is_escaped else key[1:]
+        name = name.removeprefix("./")  # as `find -exec sha256sum` names them
         if name in digests:
             raise InvalidArgumentError(f"line {number} of the manifest names {name!r} again")
         digests[name] = digest
@@ -468,6 +469,8 @@ def _comparable(column: str, value: Any) -> Hashable:
         return tuple(_comparable(column, item) for item in value)
     if isinstance(value, dict):
         return frozenset((name, _comparable(column, item)) for name, item in value.items())
+    if isinstance(value, str):
+        return _utf8(value)
     try:
         hash(value)
     except TypeError:
@@ -497,7 +500,7 @@ def _compare_chunk(
 
 def equal_values(a: Any, b: Any) -> bool:
     """Whether two decoded values say the same: arrays by dtype, shape and bits (NaN equals itself), numbers
-    by value, the rest by ``==``."""
+    by value, text and bytes by the text's UTF-8 (some formats have no text), the rest by ``==``."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
             return False
@@ -508,10 +511,16 @@ def equal_values(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(equal_values(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(equal_values(a[k], b[k]) for k in a)
+    if {type(a), type(b)} == {str, bytes}:
+        return _utf8(a) == _utf8(b)
     try:
         return bool(a == b)
     except (TypeError, ValueError):
         return False
+
+
+def _utf8(value: str | bytes) -> bytes:
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
 
 
 def describe(value: Any) -> str:
