@@ -105,6 +105,9 @@ Status write_at(int fd, std::span<const std::byte> bytes, std::uint64_t offset_b
   return {};
 }
 
+/// Of a temporary file: who removes it after a crash, or goes on with it, has to open it.
+constexpr mode_t kOwnersMode = S_IRUSR | S_IWUSR;
+
 /// Permissions of the file that will be replaced; nullopt when there is none.
 std::optional<mode_t> mode_of(int directory, const std::string& name) {
   struct stat info {};
@@ -130,8 +133,16 @@ int rename_to_free(int directory, const std::string& from, const std::string& to
   const int result = ::renameat2(directory, from.c_str(), directory, to.c_str(), RENAME_NOREPLACE);
   // File systems that know no such flag.
   if (result == 0 || (errno != EINVAL && errno != ENOSYS)) return result;
-  if (::linkat(directory, from.c_str(), directory, to.c_str(), 0) != 0) return -1;
-  return ::unlinkat(directory, from.c_str(), 0);
+  if (::linkat(directory, from.c_str(), directory, to.c_str(), 0) == 0)
+    return ::unlinkat(directory, from.c_str(), 0);
+  if (errno == EEXIST || errno == ENOENT) return -1;
+  // Nor links.
+  struct stat info {};
+  if (::fstatat(directory, to.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
+    errno = EEXIST;
+    return -1;
+  }
+  return ::renameat(directory, from.c_str(), directory, to.c_str());
 }
 
 /// Permissions, time and durability, then the name.
@@ -212,7 +223,7 @@ Status SmallFileWriter::write(std::string_view key, std::span<const std::byte> b
 Status SmallFileWriter::write_once(std::string_view name, std::span<const std::byte> bytes,
                                    const PublishOptions& options, bool& is_lost) {
   const int directory = directory_->fd.get();
-  const mode_t mode = mode_of(directory, std::string(name)).value_or(options.mode);
+  const mode_t mode = mode_of(directory, std::string(name)).value_or(options.mode) | kOwnersMode;
   const Fd fd(
       ::openat(directory, temporary_name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
   if (!fd) return errno_status(errno, "create a file in " + directory_->path);
@@ -275,8 +286,7 @@ Result<std::unique_ptr<PartialFile>> PartialFile::open(LocalTree& tree, const Pl
 Status PartialFile::open_file() {
   while (true) {
     const int directory = directory_->fd.get();
-    // Its owner has to open it again.
-    const mode_t mode = mode_of(directory, name_).value_or(plan_.mode) | S_IRUSR | S_IWUSR;
+    const mode_t mode = mode_of(directory, name_).value_or(plan_.mode) | kOwnersMode;
     Fd fd(::openat(directory, temporary_name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
                    mode));
     if (!fd) return errno_status(errno, "create " + path());
