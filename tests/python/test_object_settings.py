@@ -420,13 +420,13 @@ def test_azures_client_reads_what_we_wrote(azure: Any) -> None:
 
 def test_azure_copies_keep_and_replace_them(azure: Any) -> None:
     url, options, client = azure
-    with hr.Store(url, **options) as store, hr.Store(url + "/to", **options) as target:
+    with hr.Store(url + "/from", **options) as store, hr.Store(url + "/to", **options) as target:
         fill(store, **COMMON)
         store.copy("small", "copy")
-        assert told_by_azure(client("copy").get_blob_properties()) == COMMON
+        assert told_by_azure(client("from/copy").get_blob_properties()) == COMMON
         store.copy("small", "own", content_type="own/type", metadata={"a": "1"})
         expected = {**COMMON, "content_type": "own/type", "metadata": {"a": "1"}}
-        assert told_by_azure(client("own").get_blob_properties()) == expected
+        assert told_by_azure(client("from/own").get_blob_properties()) == expected
         copy(store, target)
         for key in ("small", "large", "empty"):
             assert told_by_azure(client(f"to/{key}").get_blob_properties()) == COMMON, key
@@ -465,7 +465,7 @@ def test_googles_client_reads_what_we_wrote(monkeypatch: pytest.MonkeyPatch) -> 
     with (
         hr.Store(f"gs://{bucket}/{root}") as store,
         hr.Store("memory://gcs") as memory,
-        hr.Store(f"gs://{bucket}/{root}/to") as target,
+        hr.Store(f"gs://{bucket}/{root}-to") as target,
     ):
         fill(store, **own)
         for key in ("small", "large", "empty"):

@@ -111,7 +111,7 @@ def verify(
         _print_problems(report)
         again = f", {report.second_reads:,} reads made again" if report.second_reads else ""
         console().print(
-            f"{report.url}: {report.format}, {report.samples_ok:,} of {report.samples:,} samples good; {_checked(report)}{again}; {format_bytes(report.bytes_read)} read in "
+            f"{without_secrets(url)}: {report.format}, {report.samples_ok:,} of {report.samples:,} samples good; {_checked(report)}{again}; {format_bytes(report.bytes_read)} read in "
             f"{seconds:.1f} s",
             markup=False,
         )
