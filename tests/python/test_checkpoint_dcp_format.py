@@ -100,6 +100,59 @@ def test_tensors_within_values_are_read(tmp_path: Path) -> None:
     assert_equal(list(found), list(expected["pair"]))
 
 
+def test_views_that_conjugate_or_negate_have_their_own_values(tmp_path: Path) -> None:
+    """Their storage has other numbers."""
+    numbers = torch.tensor([[1 + 2j, 3 - 4j], [5j, -6]])
+    views = {
+        "conj": numbers.conj(),
+        "turned": numbers.T.conj(),
+        "neg": torch._neg_view(torch.arange(3)),
+        "imag": numbers.clone().conj().imag,
+        "both": torch._neg_view(numbers.conj()),
+        "bfloat16": torch._neg_view(torch.ones(3, dtype=torch.bfloat16)),
+    }
+    save(tmp_path, {**views, "in_a_value": tuple(views.values())})
+    found = dcp_format.load(tmp_path)
+    plain = {name: view.resolve_conj().resolve_neg() for name, view in views.items()}
+    assert_equal({name: found[name] for name in views}, plain)
+    assert_equal(list(found["in_a_value"]), list(plain.values()))
+
+
+@pytest.mark.parametrize(
+    ("bits", "what"),
+    [
+        ({"conj": True, "folded": 3}, "distcp: x: a tensor of it is marked as 'folded'"),
+        ({"neg": True}, "distcp: a tensor of bool is marked as conjugated or negated"),
+    ],
+)
+def test_a_tensor_that_is_marked_otherwise_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bits: dict[str, Any], what: str
+) -> None:
+    monkeypatch.setattr(torch._utils, "get_tensor_metadata", lambda _: bits)
+    save(tmp_path, {"x": torch.ones(3, dtype=torch.bool)})
+    with pytest.raises(hr.UnsupportedError, match=what):
+        dcp_format.load(tmp_path)
+
+
+def test_items_of_lists_keep_their_places(tmp_path: Path) -> None:
+    """DCP saves nothing for an empty dict."""
+    save(tmp_path, {"l": [torch.ones(1), {}, {"a": [[torch.zeros(2)], {}, [5, torch.ones(3)]]}], "n": 1})
+    expected = [torch.ones(1), None, {"a": [[torch.zeros(2)], None, [5, torch.ones(3)]]}]
+    assert_equal(dcp_format.load(tmp_path)["l"], expected)
+    found = dcp_format.load(tmp_path, names=["l.2.a.2.0"])
+    assert_equal(found, {"l": [None, None, {"a": [None, None, [5]]}]})
+
+
+@pytest.mark.parametrize("place", [-1, 1 << 40])
+def test_a_place_that_no_list_has_is_an_error(tmp_path: Path, place: int) -> None:
+    save(tmp_path, {"l": [torch.ones(1)]})
+    metadata = pickle.loads((tmp_path / ".metadata").read_bytes())
+    metadata.planner_data["l.0"] = ("l", place)
+    (tmp_path / ".metadata").write_bytes(pickle.dumps(metadata))
+    with pytest.raises(hr.CorruptError, match=r"l\.0 lies at .* which is no place in a list"):
+        dcp_format.load(tmp_path)
+
+
 def test_what_ranks_have_saved_is_read_whole(tmp_path: Path) -> None:
     from checkpoint_ways import value_of
 

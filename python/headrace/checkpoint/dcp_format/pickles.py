@@ -55,6 +55,10 @@ class StoredTensor(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     """Elements."""
+    is_conj: bool = False
+    """Its numbers are the conjugates of those in the storage."""
+    is_neg: bool = False
+    """Its numbers are those of the storage, negated."""
 
 
 def read_metadata(data: bytes, where: str) -> Any:
@@ -65,7 +69,7 @@ def read_metadata(data: bytes, where: str) -> Any:
 
 def read_value(data: bytes, where: str) -> Any:
     """Of an archive's ``data.pkl``; tensors in it are StoredTensor. Raises as read_metadata()."""
-    return _load(data, where, _value_globals())
+    return _load(data, where, _value_globals(where))
 
 
 def _load(data: bytes, where: str, known: dict[tuple[str, str], Any]) -> Any:
@@ -147,12 +151,12 @@ def _metadata_globals(where: str) -> dict[tuple[str, str], Any]:
     return known | _common_globals()
 
 
-def _value_globals() -> dict[tuple[str, str], Any]:
+def _value_globals(where: str) -> dict[tuple[str, str], Any]:
     known = _common_globals()
     for module in ("torch", "torch.storage"):
         known |= {(module, name): Storage("", dtype) for name, dtype in _STORAGES.items()}
-    known["torch._utils", "_rebuild_tensor_v2"] = _tensor(None)
-    known["torch._utils", "_rebuild_tensor_v3"] = _tensor(6)
+    known["torch._utils", "_rebuild_tensor_v2"] = _tensor(where, None, 6)
+    known["torch._utils", "_rebuild_tensor_v3"] = _tensor(where, 6, 7)
     known["torch._utils", "_rebuild_parameter"] = _first()
     known["torch", "device"] = _device()
     return known
@@ -218,11 +222,21 @@ def _latin1() -> Callable[[str, str], bytes]:
     return encode
 
 
-def _tensor(dtype_at: int | None) -> Callable[..., StoredTensor]:
-    """``dtype_at``: which argument is the dtype; None: the storage has it."""
+def _tensor(where: str, dtype_at: int | None, bits_at: int) -> Callable[..., StoredTensor]:
+    """``dtype_at``: which argument is the dtype; None: the storage has it. ``bits_at``: which one says, where there
+    are so many, what torch does to the numbers of the storage when they are read."""
 
-    def rebuild(storage: Storage, offset: int, shape: Any, strides: Any, *rest: Any) -> StoredTensor:
-        dtype = storage.dtype if dtype_at is None else str(rest[dtype_at - 4]).removeprefix("torch.")
-        return StoredTensor(storage, dtype, offset, tuple(shape), tuple(strides))
+    def rebuild(*arguments: Any) -> StoredTensor:
+        storage, offset, shape, strides = arguments[:4]
+        dtype = storage.dtype if dtype_at is None else str(arguments[dtype_at]).removeprefix("torch.")
+        bits = (arguments[bits_at] if len(arguments) > bits_at else None) or {}
+        unknown = bits.keys() - {"conj", "neg"}
+        if unknown:
+            raise UnsupportedError(
+                f"{where}: a tensor of it is marked as {', '.join(sorted(map(repr, unknown)))}, which is not known here: "
+                "load it with torch and save a plain copy of it"
+            )
+        is_conj, is_neg = bool(bits.get("conj")), bool(bits.get("neg"))
+        return StoredTensor(storage, dtype, offset, tuple(shape), tuple(strides), is_conj, is_neg)
 
     return rebuild

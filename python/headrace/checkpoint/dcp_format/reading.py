@@ -48,7 +48,8 @@ def load(
 
     :param url: the directory that has ``.metadata``.
     :param names: only those, as DCP calls them (``model.layers.0.weight``).
-    :param flat: by those names, instead of the tree that was saved.
+    :param flat: by those names, instead of the tree that was saved. In its lists, None stands where DCP has saved
+        nothing (an empty dict) and for what is not among ``names``.
     :param memory: bytes under way.
     :param progress: called with (bytes read, bytes of all files that are read from) after each file, from any
         thread.
@@ -120,7 +121,7 @@ class _Checkpoint:
                 values[each.name] = self._empty(each.name)
             what = f"{self._store.url}/{each.item.key}: {each.name}"
             found = _found(archive, each.chunk, values[each.name], what)
-            if _is_row_major(found):
+            if _is_as_it_lies(found):
                 rows[each.item.key] += _rows(archive, found, each, values[each.name], what)
             else:
                 _box(values[each.name], each.chunk).copy_(_tensor(found, archive))
@@ -228,13 +229,14 @@ def _rows(archive: Archive, found: StoredTensor, stored: _Stored, target: Any, w
     return [(place, count * width, None, width, chunk.sizes, zeros, chunk.sizes, address, strides)]
 
 
-def _is_row_major(found: StoredTensor) -> bool:
+def _is_as_it_lies(found: StoredTensor) -> bool:
+    """Row-major, and its numbers are those of its storage."""
     step = 1
     for size, stride in zip(reversed(found.shape), reversed(found.strides), strict=True):
         if size != 1 and stride != step:
             return False
         step *= size
-    return True
+    return not (found.is_conj or found.is_neg)
 
 
 def _plain(value: Any, archive: Archive) -> Any:
@@ -259,7 +261,15 @@ def _tensor(stored: StoredTensor, archive: Archive) -> Any:
     if min(stored.offset, *stored.strides, 0) < 0 or (last + 1) * dtype.itemsize > len(data):
         raise CorruptError(f"{archive.item.key}: a tensor lies outside of its storage")
     whole = torch.frombuffer(data, dtype=torch.uint8).view(dtype)
-    return whole.as_strided(stored.shape, stored.strides, stored.offset).clone()
+    found = whole.as_strided(stored.shape, stored.strides, stored.offset).clone()
+    try:
+        if stored.is_conj:
+            found = found.conj_physical()
+        return found.neg() if stored.is_neg else found
+    except RuntimeError as error:
+        raise UnsupportedError(
+            f"{archive.item.key}: a tensor of {stored.dtype} is marked as conjugated or negated: {error}"
+        ) from None
 
 
 def _tree(values: Mapping[str, Any], paths: Mapping[str, Any], url: str) -> dict[str, Any]:
@@ -270,6 +280,8 @@ def _tree(values: Mapping[str, Any], paths: Mapping[str, Any], url: str) -> dict
         path = paths.get(name) or (name,)
         if type(path) is not tuple or not all(type(key) in (str, int) for key in path):
             raise CorruptError(f"{url}: {name} lies at {path!r:.80}, which is no path")
+        if any(type(key) is int and not 0 <= key < _LIST_ITEMS for key in path[1:]):
+            raise CorruptError(f"{url}: {name} lies at {path!r:.80}, which is no place in a list")
         for key in path[:-1]:
             node = node.setdefault(key, _Node())
             if not isinstance(node, _Node):
@@ -278,13 +290,19 @@ def _tree(values: Mapping[str, Any], paths: Mapping[str, Any], url: str) -> dict
     return {key: _lists(value) for key, value in root.items()}
 
 
+_LIST_ITEMS = 1 << 20
+"""So many a list may have: one far place alone makes as many."""
+
+
 class _Node(dict[Any, Any]):
     """Of the tree, and no value."""
 
 
 def _lists(node: Any) -> Any:
+    """Places that have no name are None: DCP saves nothing for an empty dict or list, and may be asked for some
+    names only."""
     if not isinstance(node, _Node):
         return node
     if all(type(key) is int for key in node):
-        return [_lists(node[key]) for key in sorted(node)]
+        return [_lists(node.get(place)) for place in range(max(node) + 1)]
     return {key: _lists(value) for key, value in node.items()}
