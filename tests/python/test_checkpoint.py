@@ -449,10 +449,14 @@ def test_a_state_that_did_not_change_is_told(tmp_path: Path, caplog: pytest.LogC
         assert save(4)
         state["y"] = state["y"].astype(np.float32)
         assert not save(5)
+        for step, name in ((6, "x"), (7, "y")):  # No array is new, but one is another.
+            state["tied"] = state[name]
+            assert not save(step)
+        assert save(8)
     with Checkpointer(tmp_path) as checkpointer:
         state = {"n": 0, "x": np.zeros(0)}
-        assert not save(6)
-        assert not save(7)
+        assert not save(9)
+        assert not save(10)
 
 
 def test_what_unfinished_saves_left_is_swept(place: Any) -> None:

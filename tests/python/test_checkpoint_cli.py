@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import pty
@@ -333,6 +334,77 @@ def test_diff_of_structure(cli: Any, tmp_path: Path) -> None:
         ("d", "added"),
     ]
     assert [row["path"] for row in said["values"]] == ["n"]
+
+
+def diff_of(cli: Any, run: Path, before: Any, after: Any) -> tuple[list[Any], list[Any]]:
+    """What it says of two states: rows of arrays and of values. Of one with itself it says nothing."""
+    shutil.rmtree(run, ignore_errors=True)
+    with headrace.checkpoint.Checkpointer(run) as checkpointer:
+        for step, state in enumerate((before, after)):
+            checkpointer.save(step, state).result()
+    for step in ("0", "1"):
+        assert cli("ckpt", "diff", str(run), step, step).code == 0
+    done = cli("ckpt", "diff", str(run), "0", "1", "--json")
+    said = json.loads(done.out)
+    assert done.code == int(bool(said["arrays"] or said["values"]))
+    arrays = [(row["name"], row["what"]) for row in said["arrays"]]
+    return arrays, [(row["path"], row["before"], row["after"]) for row in said["values"]]
+
+
+def test_diff_compares_what_is_at_a_path(cli: Any, tmp_path: Path) -> None:
+    """Not what is called alike in the manifest: which of two arrays stands where, is the tree's."""
+    x, y, z = np.zeros(3), np.ones(3), np.zeros(3)
+    before = {"a": x, "b": y, "c": x}
+    assert diff_of(cli, tmp_path, before, {"a": x, "b": y, "c": y}) == ([("c", "values")], [])
+    rows = diff_of(cli, tmp_path, before, {"a": y, "b": y, "c": y})
+    assert rows == ([("a", "values"), ("b", "ties")], [])
+    assert diff_of(cli, tmp_path, before, {"a": x, "b": y, "c": z}) == ([("c", "ties")], [])
+    text = cli("ckpt", "diff", str(tmp_path), "0", "1").out
+    assert "~ c  F64[3], one with a -> F64[3]" in text
+    assert "1 array of 3 differ" in text
+    assert diff_of(cli, tmp_path, before, {"c": x, "b": y, "a": x}) == ([], [])
+    assert diff_of(cli, tmp_path, before, {"a": x, "b": y}) == ([("c", "removed")], [])
+    assert diff_of(cli, tmp_path, {"a": x}, {"a": 5}) == ([("a", "removed")], [("a", "(none)", 5)])
+    assert diff_of(cli, tmp_path, x, y) == ([("state", "values")], [])
+
+
+def test_diff_tells_keys_apart(cli: Any, tmp_path: Path) -> None:
+    x, y = np.zeros(3), np.ones(3)
+    before = {"a.b": 1, "a": {"b": 5, "c": 7}}
+    rows = diff_of(cli, tmp_path, before, {"a.b": 2, "a": {"b": 5, "c": 8}})
+    assert rows == ([], [('"a.b"', 1, 2), ("a.c", 7, 8)])
+    assert diff_of(cli, tmp_path, before, {"a.b": 1, "a": {"b": 6, "c": 7}})[1] == [('"a"."b"', 5, 6)]
+    assert diff_of(cli, tmp_path, {1: 1, "1": 5}, {1: 9, "1": 5})[1] == [("1", 1, 9)]
+    assert diff_of(cli, tmp_path, {1: 1, "1": 5}, {1: 1, "1": 9})[1] == [('"1"', 5, 9)]
+    assert diff_of(cli, tmp_path, {1: 5}, {"1": 5})[1] == [('"1"', "(none)", 5), ("1", 5, "(none)")]
+    names = {"a.b": x, "a": {"b": y}}
+    assert diff_of(cli, tmp_path, names, {"a": {"b": y}, "a.b": x}) == ([], [])
+    rows = diff_of(cli, tmp_path, names, {"a": {"b": x.copy()}, "a.b": x})
+    assert rows == ([('"a"."b"', "values")], [])
+    assert diff_of(cli, tmp_path, {None: 1, "null": 1, True: x}, {None: 2, "null": 1, True: x})[1] == [
+        ("null", 1, 2)
+    ]
+
+
+def test_diff_tells_lists_tuples_and_dicts_apart(cli: Any, tmp_path: Path) -> None:
+    x = np.zeros(3)
+    rows = diff_of(cli, tmp_path, {"t": (x,), "l": [1, 2]}, {"t": [x], "l": (1, 2)})
+    assert rows == ([], [("l", "(list)", "(tuple)"), ("t", "(tuple)", "(list)")])
+    assert diff_of(cli, tmp_path, {"l": [x]}, {"l": {0: x}}) == ([], [("l", "(list)", "(dict)")])
+    assert diff_of(cli, tmp_path, {"l": [1]}, {"l": "(list)"})[1] == [
+        ("l", "(list)", "(list)"),
+        ("l.0", 1, "(none)"),
+    ]
+    assert diff_of(cli, tmp_path, {"l": [1], "e": {}}, {"l": [], "e": []})[1] == [
+        ("e", {"dict": []}, {"list": []}),
+        ("l.0", 1, "(none)"),
+    ]
+    assert diff_of(cli, tmp_path, {}, {"e": {}, "d": {"x": x, "n": 1}}) == (
+        [("d.x", "added")],
+        [("d.n", "(none)", 1), ("e", "(none)", {"dict": []})],
+    )
+    ordered = collections.OrderedDict(x=x, n=1, e=collections.OrderedDict())
+    assert diff_of(cli, tmp_path, ordered, {"x": x, "n": 1, "e": {}}) == ([], [])
 
 
 def write_in_two(run: Path, array: np.ndarray[Any, Any], step: int) -> None:

@@ -19,7 +19,7 @@ from headrace import _native
 from headrace.checkpoint.arrays import Chunk
 from headrace.checkpoint.keys import copied_key, data_key, index_key, save_of
 from headrace.checkpoint.plan import Planned
-from headrace.checkpoint.tree import Node
+from headrace.checkpoint.tree import Node, paths_of
 from headrace.errors import CorruptError, UnsupportedError
 
 __all__ = [
@@ -139,12 +139,14 @@ class Manifest(NamedTuple):
         return self.comes_after(other)
 
     def has_same_arrays(self, other: Manifest) -> bool:
-        """Whether every array has the same bytes in both, as far as sums tell. False where there are none."""
+        """Whether every array has the same bytes in both, as far as sums tell, and is at the same places of the state.
+        False where there are none."""
         return (
             self.size > 0
             and self.arrays == other.arrays
             and any(array.size_bytes for array in self.arrays)
             and [file.sums_crc32c for file in self.files] == [file.sums_crc32c for file in other.files]
+            and paths_of(self.tree) == paths_of(other.tree)
         )
 
     def is_same_save(self, other: Manifest) -> bool:

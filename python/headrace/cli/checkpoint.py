@@ -364,9 +364,11 @@ def diff(
     where: CheckpointWhere,
     json: Json = False,
 ) -> int:
-    """Compare two checkpoints: which arrays, values and metadata differ. Exit code 1 when any do.
+    """Compare two checkpoints: which arrays, values and metadata differ, and which of list, tuple and dict holds
+    them. Exit code 1 when any do.
 
-    Values of arrays are compared by their sums of 16 KiB each, without reading them.
+    Values of arrays are compared by their sums of 16 KiB each, without reading them. Keys are shown in quotes where
+    others would look the same.
 
     Examples:
 
@@ -408,7 +410,7 @@ def diff(
 def _difference_text(row: ArrayDifference) -> str:
     if row.what in ("added", "removed"):
         return f"{'+' if row.what == 'added' else '-'} {row.name}  {row.before or row.after}  {format_bytes(row.changed_bytes)}"
-    if row.what == "type":
+    if row.what in ("type", "ties"):
         return f"~ {row.name}  {row.before} -> {row.after}"
     if row.what == "unknown":
         return f"? {row.name}  {row.after}  cut otherwise"
