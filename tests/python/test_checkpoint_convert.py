@@ -121,10 +121,41 @@ def test_what_is_there_is_replaced_only_when_told_so(tmp_path: Path, target: str
     url = make("safetensors", tmp_path / "a")
     place = str(tmp_path / "b")
     Conversion(url, place, target, to_step=7).run()
-    with pytest.raises(hr.ChangedError):
+    with pytest.raises(
+        hr.ChangedError, match=r"there.*; take a directory of its own, or --overwrite replaces"
+    ):
         Conversion(url, place, target, to_step=7).run()
     Conversion(url, place, target, to_step=7, overwrite=True).run()
     assert_equal(read(target, tmp_path / "b"), weights())
+
+
+def test_a_copied_step_is_replaced_only_when_told_so(cli: Any, tmp_path: Path) -> None:
+    """No job has saved where only copies are."""
+    url, place = make("headrace", tmp_path / "a"), str(tmp_path / "b")
+    assert cli("ckpt", "cp", url, place).code == 0
+    assert cli("ckpt", "convert", url, place, "--to", "headrace", "--to-step", "8").code == 0
+    assert cli("ckpt", "cp", url, str(tmp_path / "c")).code == 0
+    done = cli("ckpt", "convert", url, str(tmp_path / "c"), "--to", "headrace")
+    assert done.code == 1
+    assert "c: step 7 is there; take a directory of its own, or --overwrite replaces it" in done.err
+
+
+@pytest.mark.parametrize("target", ["safetensors", "dcp"])
+def test_two_that_would_have_one_name_are_an_error(cli: Any, tmp_path: Path, target: str) -> None:
+    torch.save({"a.b": torch.ones(1), "a": {"b": torch.zeros(1)}}, tmp_path / "x.pt")
+    done = cli("ckpt", "convert", str(tmp_path / "x.pt"), str(tmp_path / "b"), "--to", target)
+    assert done.code == 1
+    assert "a.b" in done.err
+    assert "two " in done.err
+    assert "Traceback" not in done.err
+    assert not (tmp_path / "b").exists()
+
+
+def test_an_array_that_has_no_place_is_named(cli: Any, tmp_path: Path) -> None:
+    torch.save({"m": {"s": torch.ones(2).to_sparse()}}, tmp_path / "x.pt")
+    done = cli("ckpt", "convert", str(tmp_path / "x.pt"), str(tmp_path / "b"), "--to", "headrace")
+    assert done.code == 1
+    assert "m.s: is a torch.sparse_coo tensor" in done.err
 
 
 def test_a_part_is_the_one_that_is_named_though_names_have_dots(tmp_path: Path) -> None:
@@ -164,7 +195,13 @@ def test_nothing_of_a_torch_file_is_run(cli: Any, tmp_path: Path) -> None:
     torch.save({"x": object()}, tmp_path / "x.pt")
     done = cli("ckpt", "convert", str(tmp_path / "x.pt"), str(tmp_path / "b"), "--to", "safetensors")
     assert done.code == 1
-    assert "torch.load(weights_only=True) does not take it" in done.err
+    wanted = "Unsupported global: GLOBAL object was not an allowed global by default"
+    assert f"torch.load(weights_only=True) does not take it: {wanted}\n" in done.err
+    for data in (b"", b"x"):
+        (tmp_path / "x.pt").write_bytes(data)
+        done = cli("ckpt", "convert", str(tmp_path / "x.pt"), str(tmp_path / "b"), "--to", "safetensors")
+        assert "does not take it: " in done.err
+        assert "Traceback" not in done.err
 
 
 def test_what_is_no_checkpoint_is_said_to_be_none(cli: Any, tmp_path: Path) -> None:

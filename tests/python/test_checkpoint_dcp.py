@@ -240,6 +240,21 @@ def test_values_of_unknown_types_are_not_unpickled_by_the_safe_planner(tmp_path:
     assert is_state(loaded(Reader(tmp_path)), 1)
 
 
+def test_a_value_that_needs_pickle_is_named(tmp_path: Path) -> None:
+    dcp.save({"x": torch.ones(1), "cfg": {"size": Path("a")}}, storage_writer=Writer(tmp_path))
+    text = r"^cfg\.size: .*allow_pickle=True if you trust who wrote it \(Unsupported global: GLOBAL pathlib\S* was not"
+    with Checkpointer(tmp_path) as checkpointer, pytest.raises(hr.InvalidArgumentError, match=text) as raised:
+        checkpointer.load()
+    assert str(raised.value).isprintable()
+
+
+def test_two_values_that_dcp_would_call_alike_are_an_error(tmp_path: Path) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, {"a.b": torch.ones(1), "a": {"b": torch.zeros(1)}}).result()
+    with pytest.raises(hr.InvalidArgumentError, match=r"two would have one name \(.*a\.b\)"):
+        Reader(tmp_path).read_metadata()
+
+
 def test_what_is_damaged_is_not_loaded(tmp_path: Path) -> None:
     dcp.save(state(1), storage_writer=Writer(tmp_path))
     (path,) = tmp_path.glob("saves/*/*.safetensors")

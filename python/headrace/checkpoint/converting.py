@@ -15,6 +15,7 @@ from headrace.checkpoint.checkpointer import Checkpointer
 from headrace.checkpoint.dcp_format.reading import METADATA
 from headrace.checkpoint.loading import read_all
 from headrace.checkpoint.place import Place
+from headrace.checkpoint.refused import why_refused
 from headrace.checkpoint.tree import is_array
 from headrace.errors import ChangedError, InvalidArgumentError, NotFoundError, UnsupportedError
 from headrace.store.store import Store
@@ -101,10 +102,11 @@ class Conversion:
         """Names of values that the target cannot hold."""
 
     def run(self) -> None:
-        """Reads, then writes. Raises what either does; nothing that was there before is changed by an error of the
-        first."""
+        """Reads, then writes. Raises what either does, and ChangedError where something is there that is not to be
+        replaced; nothing that was there before is changed by an error of the first."""
+        self._check_target()
         state = _part(self._read(), self._only, self._source)
-        sizes = [_bytes_of(value) for _, value in _leaves(state) if is_array(value)]
+        sizes = [_bytes_of(_name_of(path), value) for path, value in _leaves(state) if is_array(value)]
         self.arrays, self.bytes = len(sizes), sum(sizes)
         self.done = self.bytes
         self.total = 2 * self.bytes
@@ -154,22 +156,39 @@ class Conversion:
             return torch.load(file, map_location="cpu", weights_only=True)
         except Exception as error:
             raise UnsupportedError(
-                f"{self._source}: torch.load(weights_only=True) does not take it: {str(error).splitlines()[0]}"
+                f"{self._source}: torch.load(weights_only=True) does not take it: {why_refused(error)}"
             ) from error
 
     # --- Writing ---
 
+    def _check_target(self, step: int | None = None) -> None:
+        """``step``: that is to be saved there as ours."""
+        if self._overwrite:
+            return
+        store = Store(self._target, **self._options)
+        try:
+            there = self._what_is_there(store, step)
+        finally:
+            store.close()
+        if there:
+            raise ChangedError(
+                f"{self._target}: {there}; take a directory of its own, or --overwrite replaces it"
+            )
+
+    def _what_is_there(self, store: Store, step: int | None) -> str:
+        if self._to == "headrace":
+            place = Place(store)
+            if place.highest_fence():
+                return "jobs have saved there, and one that goes on would be stopped"
+            return f"step {step} is there" if step in place.steps() else ""
+        if self._to == "dcp":
+            return "a checkpoint of DCP is there" if store.exists(METADATA) else ""
+        is_taken = store.exists(safetensors.SINGLE) or store.exists(safetensors.INDEX)
+        return "a model is there" if is_taken else ""
+
     def _save(self, state: Any) -> None:
         step = self._to_step if self._to_step is not None else self._step or 0
-        place = Place(Store(self._target, **self._options))
-        try:
-            if place.highest_fence() and not self._overwrite:
-                raise ChangedError(
-                    f"{self._target}: jobs have saved there, and one that goes on would be stopped; take a directory of its own, or "
-                    "overwrite"
-                )
-        finally:
-            place.close()
+        self._check_target(step)
         with Checkpointer(self._target, memory=_MEMORY, **self._options) as checkpointer:
             notes = {"converted_from": self.source_format}
             checkpointer.save(step, state, metadata=notes, overwrite=self._overwrite).result()
@@ -206,15 +225,17 @@ class Conversion:
         from torch.distributed.checkpoint.filesystem import FileSystemWriter
         from torch.distributed.checkpoint.state_dict_saver import save
 
+        from headrace.checkpoint.dcp.metadata import names_of
+
         path = local_path(self._target)
         assert path is not None
         if not isinstance(state, dict):
             raise InvalidArgumentError(
                 f"{self._source}: DCP saves dicts, and this is a {type(state).__name__}"
             )
-        if os.path.exists(os.path.join(path, METADATA)) and not self._overwrite:
-            raise ChangedError(f"{self._target}: a checkpoint of DCP is there")
-        save(_of_torch(state), storage_writer=FileSystemWriter(path), no_dist=True)
+        state = _of_torch(state)
+        names_of(state, self._source)
+        save(state, storage_writer=FileSystemWriter(path), no_dist=True)
 
 
 def _part(state: Any, path: str, source: str) -> Any:
@@ -266,7 +287,7 @@ def _flat(state: Any) -> _Flat:
     """Arrays by dotted name, and the names of what is no array."""
     flat = _Flat({}, [])
     for path, value in _leaves(state):
-        name = ".".join(path) or "value"
+        name = _name_of(path)
         if not is_array(value):
             flat.others.append(name)
         elif name in flat.arrays:
@@ -276,8 +297,12 @@ def _flat(state: Any) -> _Flat:
     return flat
 
 
-def _bytes_of(value: Any) -> int:
-    own = describe("", value)
+def _name_of(path: tuple[str, ...]) -> str:
+    return ".".join(path) or "value"
+
+
+def _bytes_of(name: str, value: Any) -> int:
+    own = describe(name, value)
     return int(np.prod(own.shape, dtype=np.int64)) * width_of(own.dtype)
 
 

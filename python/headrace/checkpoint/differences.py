@@ -66,11 +66,11 @@ def compare(
     for names, path in pairs.items():
         found = _compare_array(shown[path], names, sides, read)
         if found is None and path in ties:
-            texts = (
+            one, two = (
                 side.text(name) + ("" if first == path else f", one with {shown[first]}")
                 for side, name, first in zip(sides, names, ties[path], strict=True)
             )
-            found = ArrayDifference(shown[path], "ties", *texts, 0)
+            found = ArrayDifference(shown[path], "ties", one, two, 0)
         arrays += [] if found is None else [found]
     values = [
         (text, *said)

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from headrace.checkpoint.refused import why_refused
 from headrace.errors import CorruptError, InvalidArgumentError
 
 __all__ = [
@@ -329,7 +330,7 @@ def rebuild(node: Node, array: Callable[[str], Any], allow_pickle: bool = False)
     if kind in DICTS:
         return DICTS[kind]({_made_key(k): rebuild(v, array, allow_pickle) for k, v in value})
     if kind == TORCH_SAVE:
-        return _torch_load(array(value), allow_pickle)
+        return _torch_load(only_saved(value) or value, array(value), allow_pickle)
     if kind == "pickle":
         if not allow_pickle:
             raise InvalidArgumentError(
@@ -352,7 +353,7 @@ def _scalar(text: str, data: str) -> Any:
     return np.frombuffer(base64.b64decode(data), dtype)[0] if dtype.itemsize else dtype.type()
 
 
-def _torch_load(data: Any, allow_pickle: bool) -> Any:
+def _torch_load(name: str, data: Any, allow_pickle: bool) -> Any:
     """Of a tensor of bytes."""
     import torch
 
@@ -360,8 +361,8 @@ def _torch_load(data: Any, allow_pickle: bool) -> Any:
         return torch.load(io.BytesIO(data.numpy()), weights_only=not allow_pickle)
     except pickle.UnpicklingError as error:
         raise InvalidArgumentError(
-            "the checkpoint holds values of other types than numbers, text, bytes, lists and dicts, which run code when they are "
-            f"loaded: allow_pickle=True if you trust who wrote it; {str(error).splitlines()[0]}"
+            f"{name}: the checkpoint holds a value of other types than numbers, text, bytes, lists and dicts, which runs code when it "
+            f"is loaded: allow_pickle=True if you trust who wrote it ({why_refused(error)})"
         ) from None
 
 

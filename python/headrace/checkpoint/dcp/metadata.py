@@ -21,9 +21,9 @@ from headrace.checkpoint.arrays import Chunk, saved_dtype, torch_dtype
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.plan import Planned
 from headrace.checkpoint.tree import DICTS, TORCH_SAVE, Node
-from headrace.errors import UnavailableError, UnsupportedError
+from headrace.errors import InvalidArgumentError, UnavailableError, UnsupportedError
 
-__all__ = ["Leaves", "Numbers", "Written", "arrays_of", "metadata_of", "numbers_of", "tree_of"]
+__all__ = ["Leaves", "Numbers", "Written", "arrays_of", "metadata_of", "names_of", "numbers_of", "tree_of"]
 
 Numbers = dict[tuple[str, tuple[int, ...]], tuple[int, int]]
 """(array, chunk) in the manifest, by name and offsets."""
@@ -161,14 +161,25 @@ class _Placeholders:
         return {id(made): node for made, node in self._made}
 
 
+def names_of(state: dict[str, Any], where: str) -> tuple[dict[str, Any], Any]:
+    """What is in a state by the names that DCP has for it, and the path of each. Raises InvalidArgumentError where two
+    have one name."""
+    try:
+        return flatten_state_dict(state)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"{where}: DCP calls each value by its keys, joined by dots, and two would have one name ({error}): rename a key"
+        ) from None
+
+
 def metadata_of(manifest: Manifest, where: str) -> Leaves:
     """Names are what DCP would call it, had it saved the same state. Raises UnsupportedError for a state that is
-    no dict."""
+    no dict, and what names_of() raises."""
     made = _Placeholders(manifest)
     state = made.make(manifest.tree)
     if not isinstance(state, dict):
         raise UnsupportedError(f"{where}: DCP loads dicts, and the state of step {manifest.step} is none")
-    flat, paths = flatten_state_dict(state)
+    flat, paths = names_of(state, where)
     nodes = made.nodes()
     numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
     arrays = {
