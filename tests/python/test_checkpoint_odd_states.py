@@ -14,6 +14,8 @@ from headrace.checkpoint import Checkpointer
 
 torch = pytest.importorskip("torch")
 
+ARRAY = np.ones(3)
+
 
 class Two(torch.Tensor):  # type: ignore[misc]
     """Keeps its numbers in two other tensors, as quantized weights of others do."""
@@ -47,6 +49,10 @@ def nested() -> Any:
         (lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8), "x: is quantized"),
         (nested, "x: is a nested tensor"),
         (lambda: torch.ones(3, device="meta"), "x: is on the meta device"),
+        (
+            lambda: torch.nn.UninitializedParameter(),
+            "x: is a parameter of a LazyModule and has no values yet: run the module",
+        ),
         (lambda: np.ma.masked_array([1.0, 2.0], [True, False]), "x: is a masked array"),
         (lambda: "caf\udce9", r"state\['x'\] has text with a half of a surrogate pair"),
         (lambda: {"\udce9": 1}, r"state\['x'\] has text with a half of a surrogate pair"),
@@ -71,14 +77,85 @@ def test_metadata_that_utf8_cannot_say_is_an_error(tmp_path: Path) -> None:
         checkpointer.save(1, {"w": np.ones(3)}, metadata={"file": "caf\udce9"})
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"wait": "foo"}, "wait='foo': expected one of staged, local, remote"),
+        ({"metadata": [1]}, r"metadata=\[1\]: expected a dict"),
+    ],
+)
+def test_nothing_is_saved_with_wrong_options(tmp_path: Path, options: Any, says: str) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        with pytest.raises(hr.InvalidArgumentError, match=says):
+            checkpointer.save(1, {"w": ARRAY}, **options)
+        assert checkpointer.steps() == []
+        assert not list(tmp_path.glob("saves/*"))
+
+
+def test_what_cannot_be_pickled_is_named(tmp_path: Path) -> None:
+    with (
+        Checkpointer(tmp_path, allow_pickle=True) as checkpointer,
+        pytest.raises(hr.InvalidArgumentError, match=r"state\['m'\]\['f'\] is a .*function, which cannot be"),
+    ):
+        checkpointer.save(1, {"m": {"f": lambda: 1}})
+
+
+class Unpicklable:
+    def __reduce__(self) -> Any:
+        raise AssertionError("nobody has to pickle it")
+
+
+def test_a_state_to_fill_may_hold_anything(tmp_path: Path) -> None:
+    """What the checkpoint has no value for stays what it is, and needs no allow_pickle=."""
+    own = Unpicklable()
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, {"w": ARRAY, "f": 5}).result()
+        into = {"w": np.zeros(3), "f": own}
+        assert checkpointer.load(into=into)["f"] == 5
+        got = checkpointer.load(into={**into, "only_here": [own, 1]}, partial=True)
+        assert got["only_here"][0] is own
+        with pytest.raises(hr.InvalidArgumentError, match=r"state\['only_here'\] is not in it"):
+            checkpointer.load(into={**into, "only_here": own})
+
+
+def test_a_part_without_any_array_is_an_error(tmp_path: Path) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, {"model": {"a": ARRAY}, "n": 1}).result()
+        filled = {"modle": {"a": np.zeros(3)}, "n": 0}
+        with pytest.raises(
+            hr.InvalidArgumentError,
+            match=r"none of the state's arrays \(modle\.a\) is in it; it has model\.a",
+        ):
+            checkpointer.load(into=filled, partial=True)
+        assert checkpointer.load(into={"n": 0, "m": 2}, partial=True) == {"n": 1, "m": 2}
+        checkpointer.save(2, {"n": 1}).result()
+        with pytest.raises(hr.InvalidArgumentError, match="it has none"):
+            checkpointer.load(into=filled, partial=True)
+
+
+def test_the_error_that_leaves_the_block_is_the_one_that_is_raised(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not that of a save which failed too."""
+
+    def fail(checkpointer: Checkpointer, error: Exception | None = None) -> None:
+        checkpointer.save(1, {"w": np.array([np.nan])}, wait=None)
+        if error is not None:
+            raise error
+
+    with pytest.raises(hr.InvalidArgumentError, match="NaN"), Checkpointer(tmp_path, values="error") as one:
+        fail(one)
+    with pytest.raises(ZeroDivisionError), Checkpointer(tmp_path, values="error") as other:
+        fail(other, ZeroDivisionError())
+    assert other.closed
+    assert "a save had failed that nobody has looked at: " in caplog.text
+
+
 def test_tensors_without_memory_of_their_own_are_not_filled(tmp_path: Path) -> None:
     with Checkpointer(tmp_path) as checkpointer:
         checkpointer.save(1, {"x": torch.ones(5000)}).result()
         with pytest.raises(hr.InvalidArgumentError, match="keeps its numbers in other tensors"):
             checkpointer.load(into={"x": Two(torch.zeros(5000), torch.zeros(5000))})
-
-
-ARRAY = np.ones(3)
 
 
 @pytest.mark.parametrize(

@@ -260,6 +260,10 @@ def _describe_torch(name: str, value: Any) -> Array:
             for s in value.local_shards()
         ]
         return Array(name, "torch", _dtype_of(name, value), value.size(), parts)
+    if hasattr(value, "materialize"):
+        raise InvalidArgumentError(
+            f"{name}: is a parameter of a LazyModule and has no values yet: run the module once, on a batch, before"
+        )
     if value.device.type == "meta":
         raise InvalidArgumentError(f"{name}: is on the meta device and has no values")
     if value.is_nested:

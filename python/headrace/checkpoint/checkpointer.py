@@ -19,7 +19,7 @@ from headrace.checkpoint.cooling import Cooling
 from headrace.checkpoint.data_file import SaveOptions, check_compression
 from headrace.checkpoint.flushing import Flusher
 from headrace.checkpoint.group import Group, find_group
-from headrace.checkpoint.handle import Level, SaveHandle
+from headrace.checkpoint.handle import Level, SaveHandle, check_level
 from headrace.checkpoint.leftovers import sweep
 from headrace.checkpoint.loading import Reads, read_all, read_into, verify
 from headrace.checkpoint.manifest import Manifest
@@ -30,6 +30,7 @@ from headrace.checkpoint.reuse import Reuse
 from headrace.checkpoint.saving import Planner, Saving
 from headrace.checkpoint.sharing import OtherRankError, SharedReads
 from headrace.checkpoint.told import error_of, raise_told, told
+from headrace.checkpoint.tree import metadata_as_dict
 from headrace.checkpoint.values import ValueWatch, check_mode
 from headrace.errors import (
     ChangedError,
@@ -212,7 +213,9 @@ class Checkpointer(live.Closing):
             ``handle.wait("staged")``.
         """
         self._check_open()
-        step = check_step(step)
+        step, notes = check_step(step), metadata_as_dict(metadata)
+        if wait is not None:
+            check_level(wait, "wait")
         fence = self._take_fence()
         self._number += 1
         overwrite = overwrite or step in self._broken
@@ -223,7 +226,7 @@ class Checkpointer(live.Closing):
             self._planner,
             step,
             lambda: self._state_after_unseen(state),
-            dict(metadata or {}),
+            notes,
             # The disk is this job's: what an earlier one left there under the same step gives way.
             self._options._replace(
                 overwrite=overwrite or self._near is not None,
@@ -410,7 +413,7 @@ class Checkpointer(live.Closing):
             outermost dict is given its part; if it is no module, the saved one alone, whatever it holds now (an
             optimizer that has stepped since). After an error it may have some of one checkpoint and some of
             another. Default: arrays are made, whole.
-        :param partial: load only what is both in the checkpoint and in ``into``.
+        :param partial: load only what is both in the checkpoint and in ``into``; an array at least.
         :returns: the state, with ``into``'s arrays and objects in it.
 
         Raises NotFoundError (no checkpoint), CorruptError (none that can be proved), InvalidArgumentError
@@ -629,6 +632,15 @@ class Checkpointer(live.Closing):
             self._group.exchange.close()
         self._far.close()
         self._raise_unseen()
+
+    def __exit__(self, *raised: object) -> None:
+        """What went wrong with a save does not take the place of the error that leaves the block: the log has it."""
+        try:
+            self.close()
+        except Exception as error:
+            if all(each is None for each in raised):
+                raise
+            _log.error("%s: closed, and a save had failed that nobody has looked at: %s", self.url, error)
 
     def __repr__(self) -> str:
         return f"Checkpointer({self.url!r}, rank {self._group.rank} of {self._group.world_size})"

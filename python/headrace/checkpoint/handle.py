@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from headrace.checkpoint.manifest import Manifest
 from headrace.errors import DeadlineError, InvalidArgumentError
 
-__all__ = ["LEVELS", "Level", "SaveHandle"]
+__all__ = ["LEVELS", "Level", "SaveHandle", "check_level"]
 
 Level: TypeAlias = Literal["staged", "local", "remote"]
 LEVELS: tuple[Level, ...] = ("staged", "local", "remote")
@@ -83,7 +83,12 @@ class SaveHandle:
         return f"SaveHandle(step={self.step}, {state})"
 
 
-def _number(level: str) -> int:
+def check_level(level: str, option: str = "level") -> None:
+    """Raises InvalidArgumentError for what is no level."""
     if level not in LEVELS:
-        raise InvalidArgumentError(f"level={level!r}: expected one of {', '.join(LEVELS)}")
+        raise InvalidArgumentError(f"{option}={level!r}: expected one of {', '.join(LEVELS)}")
+
+
+def _number(level: str) -> int:
+    check_level(level)
     return LEVELS.index(level) + 1

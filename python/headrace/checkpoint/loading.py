@@ -303,12 +303,14 @@ def read_into(
     of them below which the state is the saved one, unless it is loaded in part: of what is there only arrays that are
     saved alike are filled."""
     reads = reads or Reads()
-    template, found = flatten(state, True)
+    template, found = flatten(state, keeps=True)
     numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
     if not partial:
         template = _replaced(manifest, template, found, numbers, replaced)
     paths, saved_paths = paths_of(template), paths_of(manifest.tree)
     made = {path for path in saved_paths.keys() - paths.keys() if path and json.loads(path[0]) in growing}
+    if partial and paths and not made:
+        _check_any_array(place, manifest, paths.keys(), saved_paths.keys())
     if not partial:
         _check_same_arrays(place, manifest, paths.keys(), saved_paths.keys() - made)
         _check_same_values(place, manifest, template, growing)
@@ -400,7 +402,7 @@ def _check_same_arrays(
     place: Place, manifest: Manifest, wanted: Set[tuple[Any, ...]], saved: Set[tuple[Any, ...]]
 ) -> None:
     parts = [
-        f"{len(paths)} arrays {what} ({', '.join(map(_shown, sorted(paths)[:5]))}{', ...' if len(paths) > 5 else ''})"
+        f"{len(paths)} arrays {what} ({_some(paths)})"
         for paths, what in (
             (wanted - saved, "of the state are not in it"),
             (saved - wanted, "of it are not in the state"),
@@ -411,6 +413,20 @@ def _check_same_arrays(
         raise InvalidArgumentError(
             f"{place.url}, step {manifest.step}: {', and '.join(parts)}; partial=True loads what is in both"
         )
+
+
+def _check_any_array(
+    place: Place, manifest: Manifest, wanted: Set[tuple[Any, ...]], saved: Set[tuple[Any, ...]]
+) -> None:
+    """Raises InvalidArgumentError where a part would be loaded that has no array."""
+    if not wanted & saved:
+        raise InvalidArgumentError(
+            f"{place.url}, step {manifest.step}: none of the state's arrays ({_some(wanted)}) is in it; it has {_some(saved) or 'none'}"
+        )
+
+
+def _some(paths: Set[tuple[Any, ...]]) -> str:
+    return ", ".join(map(_shown, sorted(paths)[:5])) + (", ..." if len(paths) > 5 else "")
 
 
 def _check_same_values(place: Place, manifest: Manifest, template: Any, growing: Set[str]) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "differences",
     "flatten",
     "is_array",
+    "metadata_as_dict",
     "only_saved",
     "overlay",
     "paths_of",
@@ -60,9 +61,16 @@ def is_array(value: Any) -> bool:
     )
 
 
+class _Kept:
+    """A node of a template: a value that has no place in a checkpoint, as it is."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class _Flattening:
-    def __init__(self, allow_pickle: bool) -> None:
-        self.allow_pickle = allow_pickle
+    def __init__(self, allow_pickle: bool, keeps: bool) -> None:
+        self.allow_pickle, self.keeps = allow_pickle, keeps
         self.arrays: dict[str, Any] = {}
         self._names: dict[Any, str] = {}
 
@@ -96,9 +104,11 @@ class _Flattening:
         if type(value).__module__ == "torch" and type(value).__name__ in ("Size", "dtype", "device"):
             text = list(value) if type(value).__name__ == "Size" else str(value)
             return {"torch." + type(value).__name__: text}
-        if self.allow_pickle:
-            return {"pickle": base64.b64encode(pickle.dumps(value, protocol=4)).decode()}
+        if self.keeps:
+            return _Kept(value)
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        if self.allow_pickle:
+            return {"pickle": base64.b64encode(_pickled(value, kind, path)).decode()}
         raise InvalidArgumentError(f"{_shown(path)} is a {kind}, which is no value of a checkpoint: {_HELP}")
 
     def _name(self, value: Any, path: tuple[str, ...]) -> str:
@@ -115,12 +125,22 @@ class _Flattening:
         return name
 
 
+def _pickled(value: Any, kind: str, path: tuple[str, ...]) -> bytes:
+    try:
+        return pickle.dumps(value, protocol=4)
+    except Exception as error:  # Whatever its own methods raise.
+        raise InvalidArgumentError(f"{_shown(path)} is a {kind}, which cannot be pickled: {error}") from error
+
+
 def _identity(value: Any) -> Any:
     """The same for arrays that are one memory: tied weights are saved once."""
     if hasattr(value, "untyped_storage") and not hasattr(value, "__create_chunk_list__"):
         try:
             memory = value.data_ptr(), value.storage_offset(), value.stride()
-        except RuntimeError:  # It has none: sparse ones and others, which describe() refuses by name.
+        except (
+            RuntimeError,
+            ValueError,
+        ):  # It has none: sparse ones and others, which describe() refuses by name.
             return id(value)
         bits = value.is_conj(), value.is_neg()
         if memory[0]:
@@ -147,6 +167,13 @@ def _checked(value: Any, path: tuple[str, ...]) -> Any:
     return value
 
 
+def metadata_as_dict(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy. Raises InvalidArgumentError for what is no mapping."""
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise InvalidArgumentError(f"metadata={metadata!r:.80}: expected a dict")
+    return dict(metadata or {})
+
+
 def check_metadata(metadata: Mapping[str, Any]) -> None:
     """Raises InvalidArgumentError for what is no JSON in UTF-8."""
     try:
@@ -165,10 +192,11 @@ def _key(key: Any, path: tuple[str, ...]) -> Any:
     )
 
 
-def flatten(state: Any, allow_pickle: bool = False) -> tuple[Node, dict[str, Any]]:
+def flatten(state: Any, allow_pickle: bool = False, *, keeps: bool = False) -> tuple[Node, dict[str, Any]]:
     """(tree, arrays by name) of a state. Names are the keys on the way, joined by dots; the same memory twice
-    is one array. Raises InvalidArgumentError for a value that has no place in a checkpoint, naming it."""
-    flattening = _Flattening(allow_pickle)
+    is one array. ``keeps``: the tree, which is not written then, has values that have no place in a checkpoint as they
+    are. Else raises InvalidArgumentError for them, naming them."""
+    flattening = _Flattening(allow_pickle, keeps)
     return flattening.node(state, ()), flattening.arrays
 
 
@@ -318,6 +346,8 @@ def rebuild(node: Node, array: Callable[[str], Any], allow_pickle: bool = False)
     InvalidArgumentError for a pickle where none is allowed."""
     if node is None or isinstance(node, (bool, str, int, float)):
         return node
+    if isinstance(node, _Kept):
+        return node.value
     if isinstance(node, list):
         return [rebuild(each, array, allow_pickle) for each in node]
     if not isinstance(node, dict) or len(node) != 1:
