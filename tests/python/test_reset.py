@@ -68,6 +68,18 @@ def test_reset_delivers_the_epoch_again(loader: Any) -> None:
     assert ids(loader) == planned(loader, 1)
 
 
+def test_the_next_epoch_is_whole_after_a_loop_that_was_left_at_the_last_batch(loader: Any) -> None:
+    for epoch in (1, 2):
+        leave_behind(loader, len(loader))
+        assert (loader.epoch, loader.batches_left) == (epoch, 0)  # The loop may go on, to its end.
+        loader.set_epoch(epoch)
+        assert (loader.epoch, loader.batches_left) == (epoch, len(loader))
+    leave_behind(loader, len(loader))
+    loader.reset()
+    assert (loader.epoch, loader.batches_left) == (3, len(loader))
+    assert ids(loader) == planned(loader, 3)
+
+
 def test_reset_goes_to_an_epoch(loader: Any) -> None:
     leave_behind(loader, 2)
     loader.reset(4)

@@ -528,7 +528,9 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         state = self.state_dict()
         # Both numbers: after a part with another global batch, or of Mosaic's, as many batches are other samples.
         there = epoch, batch, batch * self._global_batch
-        if (state["epoch"], state["batches"], state["t"]) != there:
+        # A loop that was left at the last batch of an epoch stands there and is still in the epoch before.
+        is_behind = self._native.has_taken_all and not self._native.batches_left
+        if is_behind or (state["epoch"], state["batches"], state["t"]) != there:
             self._native.seek(epoch, batch)
 
     def _stands_at(self, batch: int) -> bool:
