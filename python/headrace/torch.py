@@ -29,7 +29,7 @@ from headrace.loader.loader import Loader as _NumpyLoader
 from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.mapped import MappedLoader
 from headrace.loader.mapping.steps import Step
-from headrace.loader.mapping.tensors import to_bfloat16, to_tensor, to_wide_tensor, walk
+from headrace.loader.mapping.tensors import to_bfloat16, to_tensor, to_wide_array, to_wide_tensor, walk
 from headrace.loader.options import loader_names
 from headrace.loader.relay.sharing import InWorkers
 from headrace.loader.trainer import find_run
@@ -86,13 +86,16 @@ class _Conversion:
     def _tensor(self, value: Any) -> Any:
         return to_wide_tensor(value) if self.widens else to_tensor(value)
 
+    def _column(self, name: str, value: Any) -> Any:
+        if name in self.bfloat16:
+            return to_bfloat16(value)
+        # Lists stay lists of arrays, of which a DataLoader makes tensors.
+        if self.widens and not self.is_mapped and isinstance(value, list):
+            return walk(value, to_wide_array)
+        return self._tensor(value)
+
     def _columns(self, batch: _NumpyBatch) -> Batch:
-        converted = Batch(
-            {
-                name: (to_bfloat16 if name in self.bfloat16 else self._tensor)(value)
-                for name, value in batch.items()
-            }
-        )
+        converted = Batch({name: self._column(name, value) for name, value in batch.items()})
         converted.ids, converted.mask = to_tensor(batch.ids), to_tensor(batch.mask)
         converted.replaced, converted.epoch, converted.index = batch.replaced, batch.epoch, batch.index
         return converted
@@ -119,8 +122,8 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
     :param transform: called with each batch; what it returns is delivered, a dict of a model's arguments for
         example. In the caller (or a DataLoader's worker), after the functions of :meth:`map`, whose samples and batches hold tensors.
     :param unsigned: ``"widen"``: numbers of uint16 come as int32 and those of uint32 as int64, in copies, since
-        torch indexes and computes with neither; functions see them so too, and what they return is treated
-        alike. ``"keep"``: as they are, without a copy. uint64 stays uint64, uint8 uint8.
+        torch indexes and computes with neither, also within lists; functions see them so too, and what they
+        return is treated alike. ``"keep"``: as they are, without a copy. uint64 stays uint64, uint8 uint8.
     """
 
     # What a DataLoader has. The loader assembles batches itself, so torch's constructor has nothing to do.

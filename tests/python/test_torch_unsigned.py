@@ -140,6 +140,34 @@ def test_a_run_that_goes_on_has_them_wide(tokens: Path, way: str) -> None:
         assert batch["short"][:, 0].tolist() == batch.ids.tolist()
 
 
+@pytest.mark.parametrize("way", ["alone", "mapped in processes", "DataLoader", "forked workers"])
+def test_numbers_in_lists_are_widened(tmp_path: Path, way: str) -> None:
+    """Of columns whose values have no one size, and of those with nulls."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    items = pa.list_(pa.field("item", pa.uint16(), nullable=False))
+    table = pa.table(
+        {
+            "short": pa.array([[1, 65535], [3], [4, 5, 6], [7]], items),
+            "label": pa.array([65535, None, 3, 4], pa.uint16()),
+            "word": pa.array([2**32 - 1, None, 3, 4], pa.uint32()),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    with headrace.torch.Loader(tmp_path, **OPTIONS) as loader:
+        if way == "mapped in processes":
+            loader = loader.map(functions.as_it_is, workers=1)
+            way = "alone"
+        (batch,) = WAYS[way](loader)
+    assert [str(part.dtype).removeprefix("torch.") for part in batch["short"]] == ["int32"] * 4
+    assert [part.tolist() for part in batch["short"]] == [[1, 65535], [3], [4, 5, 6], [7]]
+    for name, dtype in (("label", "int32"), ("word", "int64")):
+        values = [value for value in batch[name] if value is not None]
+        assert [str(value.dtype).removeprefix("torch.") for value in values] == [dtype] * 3
+        assert [None if value is None else int(value) for value in batch[name]] == table[name].to_pylist()
+
+
 def test_what_collate_makes_of_columns_that_vary_is_wide(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with MDSWriter(data, {"tokens": "ndarray:uint16"}) as writer:

@@ -15,6 +15,7 @@ __all__ = [
     "to_bfloat16",
     "to_bits",
     "to_tensor",
+    "to_wide_array",
     "to_wide_tensor",
     "walk",
 ]
@@ -72,11 +73,24 @@ def to_tensor(part: Any) -> Any:
     return torch.from_numpy(part)
 
 
+_WIDE = {"<u2": np.int32, "<u4": np.int64}
+
+
+def to_wide_array(part: Any) -> Any:
+    """An array or a number of numpy's of int32 for one of uint16, of int64 for one of uint32; anything else as it
+    is."""
+    if isinstance(part, (np.ndarray, np.generic)) and (wide := _WIDE.get(part.dtype.str)):
+        return part.astype(wide)
+    return part
+
+
 def to_wide_tensor(part: Any) -> Any:
-    """The same with int32 for uint16 and int64 for uint32, of which torch knows little more than the names; also
-    of what is a tensor already."""
+    """As to_tensor(), with int32 for uint16 and int64 for uint32, of which torch knows little more than the
+    names; also of what is a tensor or a single number already."""
     import torch
 
+    if isinstance(part, np.generic):
+        return to_wide_array(part)
     tensor = to_tensor(part)
     if not isinstance(tensor, torch.Tensor):
         return tensor
