@@ -49,6 +49,7 @@ struct MixtureChange {
 struct MixturePart {
   OrderSpec order;  ///< "headrace" or "sequential"; lane_count is a multiple of the groups.
   std::vector<std::uint32_t> block_samples;
+  std::string name = {};  ///< For messages; empty: its number.
 };
 
 /// Version of the order of new runs. In version 1 each lane of a source goes through epochs by

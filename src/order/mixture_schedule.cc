@@ -192,9 +192,11 @@ Status check_weights(const MixtureSpec& spec, const MixtureChange& change) {
   const std::vector<std::uint64_t> wide(change.weights.begin(), change.weights.end());
   const auto shares = order_detail::apportion(wide, spec.batch);
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    if (wide[i] > 0 && shares[i] == 0)
-      return bad("source " + std::to_string(i) + " has no sample in a stratified batch of " +
-                 std::to_string(spec.batch) + "; raise its weight or the batch size");
+    if (wide[i] == 0 || shares[i] > 0) continue;
+    const std::string& name = spec.parts[i].name;
+    return bad("source " + (name.empty() ? std::to_string(i) : "'" + name + "'") +
+               " has no sample in a stratified batch of " + std::to_string(spec.batch) +
+               "; raise its weight or the batch size");
   }
   return {};
 }

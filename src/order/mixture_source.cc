@@ -418,9 +418,11 @@ Result<std::shared_ptr<const MixtureSource>> MixtureSource::create(
   if (names.size() != spec.parts.size() || prints.size() != spec.parts.size())
     return bad("names and fingerprints are not one for each source");
   Identity identity{std::move(names), std::move(prints), {}};
-  for (std::size_t i = 0; i < spec.parts.size(); ++i)
+  for (std::size_t i = 0; i < spec.parts.size(); ++i) {
+    spec.parts[i].name = identity.names[i];
     identity.digests.push_back(digest_of(identity.prints[i].content, spec.parts[i].order,
                                          is_shuffled_order(spec.parts[i].order)));
+  }
   return make_source(std::move(spec), std::move(identity));
 }
 

@@ -193,6 +193,14 @@ def test_a_litdata_order_goes_on_where_it_stopped(mds: Path, open_loader: Any) -
     assert resumed.epoch == 1
 
 
+def test_shuffle_of_a_litdata_order_is_litdatas_flag_too(mds: Path, open_loader: Any) -> None:
+    for flag, name in ((True, "full"), (False, "none")):
+        by_flag, by_name = (
+            open_loader(mds, order="litdata", order_options={"shuffle": value}) for value in (flag, name)
+        )
+        assert drain(by_flag) == drain(by_name)
+
+
 @pytest.mark.parametrize("begun_epochs", [0, 1])
 @pytest.mark.parametrize(("before", "after"), [(8, 4), (4, 2), (4, 8), (2, 4)])
 def test_a_litdata_order_goes_on_with_other_ranks(

@@ -373,7 +373,12 @@ def test_rank_and_world_size_come_from_the_environment(
         ({"order": "mosaic:py1e", "order_options": {"partition_algo": "x"}}, "partition"),
         ({"order": "mosaic:py1e", "order_options": {"streams": [{}]}}, "shard_samples"),
         ({"order": "mosaic:py1e", "order_options": {"streams": [{"shard_samples": [1]}]}}, "shard"),
-        ({"order": "litdata", "order_options": {"shuffle": "all"}}, "shuffle"),
+        (
+            {"order": "litdata", "order_options": {"shuffle": "all"}},
+            "shuffle'\\]='all': expected True, False or one of none, full, window",
+        ),
+        ({"order": "litdata", "order_options": {"shuffle": 1}}, "shuffle'\\]=1: expected True"),
+        ({"order": "mosaic:py1e", "seed": 2**63}, f"seed={2**63}: expected .* 2\\*\\*63 - 1"),
         ({"order_options": {"num_workers": 2}}, "order_options"),
         ({"order": "headrace", "shuffle": False}, "order"),
         ({"prefetch": 0}, "prefetch"),

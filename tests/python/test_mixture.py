@@ -109,6 +109,13 @@ def test_repeat_and_choose_are_exact(sources: dict[str, Path]) -> None:
             assert all(seen[20_000 + i] == 2 for i in range(100)), epoch
 
 
+def test_a_source_that_no_stratified_batch_holds_is_named(sources: dict[str, Path]) -> None:
+    mixture = hr.Mixture({"web": (sources["web"], 1000), "code": (sources["code"], 1)}, batching="stratified")
+    with pytest.raises(hr.InvalidArgumentError, match="source 'code' has no sample in a stratified batch"):
+        open_loader(mixture)
+    mixture.close()
+
+
 def test_batches_of_one_source_and_stratified_ones(sources: dict[str, Path]) -> None:
     weights = {"web": (sources["web"], 2), "code": (sources["code"], 1), "math": (sources["math"], 1)}
     with open_loader(hr.Mixture(weights, batching="per_source")) as loader:

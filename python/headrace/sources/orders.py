@@ -32,7 +32,6 @@ _LITDATA_OPTIONS: dict[str, type | int] = {
     "drop_last": bool,
     "item_shuffle_window": 32,
     "max_cache_size": 64,
-    "shuffle": str,
     "window": 32,
 }
 
@@ -100,6 +99,20 @@ def _value(label: str, value: Any, kind: type | int) -> Any:
     return value
 
 
+_SHUFFLES = ("none", "full", "window")
+
+
+def _litdata_shuffle(value: Any) -> str:
+    """LitData's own argument is a flag."""
+    if isinstance(value, bool):
+        return "full" if value else "none"
+    if value not in _SHUFFLES:
+        raise InvalidArgumentError(
+            f"order_options['shuffle']={value!r}: expected True, False or one of {', '.join(_SHUFFLES)}"
+        )
+    return str(value)
+
+
 def _values(options: Mapping[str, Any], known: Mapping[str, type | int]) -> dict[str, Any]:
     """Those of ``known`` that are given."""
     return {
@@ -157,9 +170,10 @@ def listed_order(dataset: _native.Dataset, request: OrderRequest) -> _native.Ord
     if order is None or not is_foreign(order):
         return None
     if order == "litdata":
-        _check_names(order, options, (*_LITDATA_OPTIONS, *_WORLD_OPTIONS))
+        _check_names(order, options, (*_LITDATA_OPTIONS, "shuffle", *_WORLD_OPTIONS))
+        shuffle = options.get("shuffle")
         spec = {
-            "shuffle": "full" if request.shuffle else "none",
+            "shuffle": _litdata_shuffle(request.shuffle if shuffle is None else shuffle),
             "seed": whole_number("seed", request.seed, 32),
             **_values(options, _LITDATA_OPTIONS),
         }
@@ -169,7 +183,7 @@ def listed_order(dataset: _native.Dataset, request: OrderRequest) -> _native.Ord
     spec = {
         "shuffle": request.shuffle,
         "shuffle_algo": algorithm,
-        "shuffle_seed": request.seed,
+        "shuffle_seed": whole_number("seed", request.seed, 63),
         **_values(options, _MOSAIC_OPTIONS),
     }
     streams = options.get("streams") or ()
