@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import headrace as hr
@@ -370,6 +371,29 @@ def test_verify_says_what_it_compares(tmp_path: Path, rows: list[dict[str, Any]]
     assert [(p.key, p.code) for p in report.problems] == [(shards[0].name, "corrupt")]
     assert "sha1" in report.problems[0].message
     assert "xxh64" in report.problems[0].message
+
+
+def test_every_row_of_a_lance_table_is_unpacked(tmp_path: Path) -> None:
+    lance = pytest.importorskip("lance")
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"text": [f"row {i} " + "abc" * 200 for i in range(20_000)]}), path)
+    report = hr.verify(path)
+    assert report.ok, report.problems
+    assert report.samples_ok == report.samples == 20_000
+    [file] = (path / "data").iterdir()
+    data = bytearray(file.read_bytes())
+    begin, end = len(data) // 3, len(data) * 3 // 4
+    data[begin:end] = random.Random(1).randbytes(end - begin)
+    file.write_bytes(data)
+    report = hr.verify(path)
+    assert not report.ok
+    assert 0 < report.samples_ok == 20_000 - sum(p.samples for p in report.problems) < 20_000
+    assert run("verify", str(path)).returncode == 1
+
+
+def test_samples_that_nobody_looked_at_are_not_good() -> None:
+    assert checks.VerifyReport("x", samples=3, samples_ok=3).ok
+    assert not checks.VerifyReport("x", samples=3, samples_ok=2).ok
 
 
 def test_hashing_reports_its_end(tmp_path: Path) -> None:

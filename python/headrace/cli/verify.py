@@ -115,8 +115,10 @@ def verify(
             f"{seconds:.1f} s",
             markup=False,
         )
-    if not report.ok:
+    if report.problem_count:
         return fail(f"{url}: {report.problem_count:,} problem{'' if report.problem_count == 1 else 's'}")
+    if not report.ok:
+        return fail(f"{url}: {report.samples - report.samples_ok:,} samples were not checked")
     if require_digests and report.shards_unchecked:
         return fail(
             f"{url}: {report.shards_unchecked:,} of {report.shards:,} {_shards(report)} have neither digests nor checksums (--require-digests)"

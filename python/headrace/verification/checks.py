@@ -90,7 +90,8 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        return self.problem_count == 0
+        """Every sample was read and cut, and nothing is wrong."""
+        return self.problem_count == 0 and self.samples_ok == self.samples
 
     @property
     def shards_unchecked(self) -> int:

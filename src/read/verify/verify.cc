@@ -3,7 +3,8 @@
 // it does not depend on who was quicker.
 //
 // Memory is divided beforehand so that no worker ever waits for another's: each has its depth of
-// pieces, and twice the largest block for one that is inflated or read again.
+// pieces, and twice the largest block for one that is inflated or read again. What packages that
+// unpack take by themselves lies outside of the pool and is left free in it.
 #include "headrace/verify.h"
 
 #include <fmt/format.h>
@@ -38,6 +39,14 @@ struct Shares {
   std::size_t depth = 1;
 };
 
+// Of the dataset's blocks the most.
+std::uint64_t workspace_bytes(const Dataset* dataset) {
+  std::uint64_t most = 0;
+  for (std::uint32_t b = 0; dataset != nullptr && b < dataset->block_count(); ++b)
+    most = std::max(most, dataset->unpack_workspace_bytes(b, {}));
+  return most;
+}
+
 Result<Shares> share_memory(const VerifyRun& run, std::uint64_t largest_block_bytes) {
   const std::uint64_t piece = std::max(run.piece_bytes, largest_block_bytes);
   const std::uint64_t usable = run.usable_bytes;
@@ -51,15 +60,13 @@ Result<Shares> share_memory(const VerifyRun& run, std::uint64_t largest_block_by
   const std::uint64_t cores = available_cores();
   const std::uint64_t usual = run.store.traits().is_local ? cores : std::max(cores, kRemoteWorkers);
   const std::uint64_t wanted = run.options.worker_count > 0 ? run.options.worker_count : usual;
+  const std::uint64_t apart = 2 * largest_block_bytes + workspace_bytes(run.dataset);
   Shares shares;
-  shares.worker_count =
-      std::clamp<std::uint64_t>(usable / (kDepth * piece + 2 * largest_block_bytes), 1, wanted);
+  shares.worker_count = std::clamp<std::uint64_t>(usable / (kDepth * piece + apart), 1, wanted);
   shares.worker_count = std::min(shares.worker_count, std::max<std::size_t>(run.jobs.size(), 1));
   const std::uint64_t each = usable / shares.worker_count;
   shares.depth =
-      each < 2 * largest_block_bytes + piece
-          ? 1
-          : std::clamp<std::uint64_t>((each - 2 * largest_block_bytes) / piece, 1, kMostDepth);
+      each < apart + piece ? 1 : std::clamp<std::uint64_t>((each - apart) / piece, 1, kMostDepth);
   return shares;
 }
 

@@ -164,6 +164,18 @@ TEST(Verify, BytesThatNeverComeTwiceTheSameAreAProblemOfTheStore) {
     EXPECT_EQ(problem.code, Code::kUnavailable) << problem.message;
 }
 
+TEST(Verify, LooksAtBlocksThatHaveNoBytes) {
+  FakeStore store;
+  for (const char* key : {"a.bin", "b.bin", "c.bin"}) store.set(key, "");
+  auto pool = make_pool();
+  auto dataset = Dataset::open(store, *pool, {.format = Format::kRaw, .index_cache_dir = {}});
+  ASSERT_TRUE(dataset) << dataset.error().message();
+  auto report = verify_dataset(**dataset, store, *pool, {});
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(report->sample_count, 3U);
+  EXPECT_EQ(report->problem_count, 0U);
+}
+
 TEST(Verify, GoesOnAfterAMissingObject) {
   FakeStore store;
   load_mds(store, {"md5"});

@@ -116,6 +116,7 @@ class Worker {
                  ? Status()
                  : look_at_block(static_cast<std::uint32_t>(blocks_[index]), data.bytes());
     }));
+    for (const std::uint32_t block : without_bytes_) HEADRACE_TRY(look_at_block(block, {}));
     for (const Doubtful& doubtful : doubtful_) HEADRACE_TRY(settle_block(doubtful, job.object.key));
     if (job.kind == VerifyJob::Kind::kBlocks) return Status();
     ++report_.object_count;
@@ -157,16 +158,21 @@ class Worker {
     return digesters.compare();
   }
 
-  // The blocks of the object and what lies between them, so that every byte comes once.
+  // The blocks of the object and what lies between them, so that every byte comes once. Blocks
+  // without extents (empty values, tables that their package reads by itself) are looked at apart.
   void plan_pieces(const VerifyJob& job) {
     pieces_.clear();
     blocks_.clear();
+    without_bytes_.clear();
     std::uint64_t at = 0;
     std::vector<Extent> extents;
     for (std::uint32_t block = job.first_block; block < job.end_block; ++block) {
       extents.clear();
       run_.dataset->append_extents(block, 0, run_.dataset->block(block).sample_count, extents);
-      if (extents.empty()) continue;
+      if (extents.empty()) {
+        without_bytes_.push_back(block);
+        continue;
+      }
       if (job.kind == VerifyJob::Kind::kObject) plan_gap(at, extents[0].offset_bytes);
       pieces_.push_back({extents[0].offset_bytes, extents[0].length_bytes});
       blocks_.push_back(block);
@@ -387,9 +393,10 @@ class Worker {
   VerifyReport report_;
   std::vector<ColumnBytes> cells_;
   std::vector<io::ScanPiece> pieces_;
-  std::vector<std::int64_t> blocks_;       ///< By piece; -1: bytes between blocks.
-  std::vector<std::uint64_t> piece_sums_;  ///< By piece, of an object with stored digests.
-  std::vector<Doubtful> doubtful_;         ///< Of the job.
+  std::vector<std::int64_t> blocks_;          ///< By piece; -1: bytes between blocks.
+  std::vector<std::uint64_t> piece_sums_;     ///< By piece, of an object with stored digests.
+  std::vector<std::uint32_t> without_bytes_;  ///< Blocks of the job that have no extents.
+  std::vector<Doubtful> doubtful_;            ///< Of the job.
 };
 
 }  // namespace
