@@ -12,6 +12,10 @@ namespace headrace::pack_detail {
 /// numbers.
 std::string python_json(const nlohmann::json& value);
 
+/// Whether json.loads() of Python reads this UTF-8: the grammar of RFC 8259 and NaN, Infinity,
+/// -Infinity.
+bool is_json(std::string_view text);
+
 /// For messages: bytes beyond ASCII and control characters as "\\xff", at most 200 of all.
 std::string printable(std::string_view text);
 

@@ -14,5 +14,21 @@ TEST(PythonJson, IsWhatPythonWrites) {
   EXPECT_EQ(python_json(nlohmann::json::array()), "[]");
 }
 
+TEST(IsJson, IsWhatPythonReads) {
+  for (const std::string_view yes :
+       {"{}", " [ ] ", "1", "-0.5e3", "null", "NaN", "[Infinity, -Infinity]", "\"\\ud800\"",
+        R"({"a": [1, {"b": "x"}, []], "": {"c": true}, "a": false})",
+        "123456789012345678901234567890"})
+    EXPECT_TRUE(is_json(yes)) << yes;
+  EXPECT_TRUE(is_json(std::string(5000, '[') + std::string(5000, ']')));
+  for (const std::string_view no :
+       {"",     " ",          "{broken", "{",       "[",         "[1",          "[1,]",
+        "[,1]", "[1 2]",      "{1: 2}",  "{\"a\"}", "{\"a\": }", "{\"a\": 1,}", "{\"a\": 1:2}",
+        "[1}",  "{\"a\": 1]", "{} {}",   "1 2",     "01",        "1.",          "+1",
+        "nan",  "tru",        "'x'",     "\"x",     "\"\\x\"",   "\"\n\"",      "\xef\xbb\xbf{}",
+        "]",    ","})
+    EXPECT_FALSE(is_json(no)) << no;
+}
+
 }  // namespace
 }  // namespace headrace::pack_detail

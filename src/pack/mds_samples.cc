@@ -138,10 +138,10 @@ class MdsFormat final : public SampleFormat {
       append_u32(out, static_cast<std::uint64_t>(value) >> 32);
       return {};
     }
-    if (type.kind == Kind::kFlat) {
+    if (type.kind == Kind::kFlat || type.kind == Kind::kMds || type.kind == Kind::kMdsTyped) {
       HEADRACE_TRY_ASSIGN(const ArrayView view, type.array_of(cell));
       if (view.data.empty()) return Status(Code::kInvalidArgument, kNoElements);
-      append_shape(out, view.shape);
+      if (type.kind == Kind::kFlat) append_shape(out, view.shape);
     }
     append_bytes(out, cell);
     return {};

@@ -205,19 +205,23 @@ class Builder final : public ShardBuilder {
     return copy;
   }
   Status append(std::uint64_t number, std::vector<std::byte>& out) {
-    // Readers of these two decode text; the others hand it out as bytes.
+    // Readers of these two decode text, MDS also JSON; the others hand it out as bytes.
     if (format_.format == "mds" || format_.format == "litdata") HEADRACE_TRY(check_text());
     return samples_->append(cells_, number, out);
   }
   Status check_text() const {
     for (const TargetColumn& column : samples_->columns()) {
-      if (column.type.kind != CellType::Kind::kStr) continue;
+      const bool is_json_column = column.type.kind == CellType::Kind::kJson;
+      if (column.type.kind != CellType::Kind::kStr && !is_json_column) continue;
       const auto cell = cells_[column.cell];
       const std::string_view text(reinterpret_cast<const char*>(cell.data()), cell.size());
-      if (simdjson::validate_utf8(text.data(), text.size())) continue;
-      return in_column(
-          column, Status(Code::kInvalidArgument, "text that is not UTF-8: '" + printable(text) +
-                                                     "'; write the column as bytes"));
+      if (cell.data() == nullptr) continue;
+      const bool is_utf8 = simdjson::validate_utf8(text.data(), text.size());
+      if (is_utf8 && !(is_json_column && format_.format == "mds" && !is_json(text))) continue;
+      return in_column(column,
+                       Status(Code::kInvalidArgument,
+                              (is_utf8 ? "text that is no JSON: '" : "text that is not UTF-8: '") +
+                                  printable(text) + "'; write the column as bytes"));
     }
     return {};
   }

@@ -319,6 +319,28 @@ TEST(ShardBuilder, TextIsUtf8WhereReadersDecodeIt) {
   }
 }
 
+TEST(ShardBuilder, JsonIsJsonWhereReadersDecodeIt) {
+  for (const std::string format : {"mds", "litdata", "webdataset", "tfrecord"}) {
+    const bool has_text = format == "mds" || format == "litdata";
+    const Code bad_text = has_text ? Code::kInvalidArgument : Code::kOk;
+    const Code bad_json = format == "mds" ? Code::kInvalidArgument : Code::kOk;
+    EXPECT_EQ(stage_code(format, column("j", "json"), cell("{\"a\": 1}")), Code::kOk) << format;
+    EXPECT_EQ(stage_code(format, column("j", "json"), cell("{broken")), bad_json) << format;
+    EXPECT_EQ(stage_code(format, column("j", "json"), cell("")), bad_json) << format;
+    EXPECT_EQ(stage_code(format, column("j", "json"), cell("\"\xff\"")), bad_text) << format;
+    EXPECT_EQ(stage_code(format, column("j", "bytes"), cell("{broken")), Code::kOk) << format;
+  }
+}
+
+TEST(ShardBuilder, EmptyArraysAreWrittenWhereTheFormatHasThem) {
+  const std::string empty("\4\0", 2);  // One dimension of 0.
+  for (const std::string format : {"mds", "litdata", "webdataset", "tfrecord"}) {
+    const Code code = format == "mds" ? Code::kInvalidArgument : Code::kOk;
+    EXPECT_EQ(stage_code(format, column("x", "ndarray:int32"), cell(empty)), code) << format;
+    EXPECT_EQ(stage_code(format, column("x", "ndarray"), cell("\x21" + empty)), code) << format;
+  }
+}
+
 TEST(CellType, HostileArraysAreCorrupt) {
   Column source;
   source.encoding = "ndarray";
