@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -749,6 +751,120 @@ def test_a_missing_value_is_an_error_for_mds(tmp_path: Path) -> None:
     with pytest.raises(HeadraceError, match="leave a value out"):
         prepare.convert(tmp_path / "source", tmp_path / "target")
     prepare.convert(tmp_path / "source", tmp_path / "parquet", format="parquet")
+
+
+def write_table(path: Path, columns: dict[str, Any]) -> Path:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    path.mkdir()
+    pq.write_table(pa.table(columns), path / "a.parquet")
+    return path
+
+
+def plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def test_columns_are_those_of_the_source_whatever_its_first_row_holds(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    columns = {
+        "number": pa.array([None, 2, 3], pa.int32()),
+        "real": pa.array([None, 2.5, 3]),
+        "flag": pa.array([None, True, False]),
+        "text": pa.array([None, "x", "y"]),
+        "blob": pa.array([None, b"x", b""]),
+        "price": pa.array([None, Decimal("1.50"), Decimal("2")], pa.decimal128(9, 2)),
+        "list": pa.array([[1, None], [], [4, 5]], pa.list_(pa.int32())),
+        "pair": pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.float32(), 2)),
+        "tree": pa.array([None, ["a"], ["b", "c"]]),
+    }
+    source = write_table(tmp_path / "source", columns)
+    prepare.convert(source, tmp_path / "target", format="parquet")
+    with hr.Dataset(tmp_path / "target", index_cache="") as dataset:
+        found = [{name: plain(value) for name, value in sample.items()} for sample in dataset]
+        assert (dataset.schema["number"].dtype, dataset.schema["pair"].shape) == ("int32", (2,))
+    for name, values in columns.items():
+        expected = values.to_pylist()
+        if name == "tree":  # JSON, as text.
+            expected = [None if value is None else json.dumps(value) for value in expected]
+        if name == "price":
+            expected = [None if value is None else str(value) for value in expected]
+        assert [row[name] for row in found] == expected
+
+
+@pytest.mark.parametrize("target", ["webdataset", "tfrecord", "litdata", "parquet"])
+def test_empty_lists_are_written_where_the_format_has_them(tmp_path: Path, target: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    source = write_table(tmp_path / "source", {"a": pa.array([[1, 2], [], [4]], pa.list_(pa.int32()))})
+    prepare.convert(source, tmp_path / "target", format=target)
+    with hr.Dataset(tmp_path / "target", index_cache="") as dataset:
+        found = [sample["a.npy" if target == "webdataset" else "a"] for sample in dataset]
+    if target == "webdataset":
+        found = [np.load(io.BytesIO(value)) for value in found]
+    assert [np.asarray(value).tolist() for value in found] == [[1, 2], [], [4]]
+
+
+@pytest.mark.parametrize(
+    ("target", "column", "message"),
+    [
+        ("mds", [[1], [2], []], "sample 2: column 'a': MDS has no arrays without elements"),
+        ("mds", [[1], None, [2]], "sample 1: column 'a': MDS cannot leave a value out"),
+        ("litdata", [[1], [None, 2], [2]], "sample 1: column 'a': an element is null.* as json"),
+        ("mds", [["x"], ["y"], None], "sample 2: column 'a': MDS cannot"),
+    ],
+)
+def test_errors_on_the_way_through_python_name_sample_and_column(
+    tmp_path: Path, target: str, column: list[Any], message: str
+) -> None:
+    source = write_table(tmp_path / "source", {"a": column, "l": [[1], [2], [3]]})
+    with pytest.raises(HeadraceError, match=message):
+        prepare.convert(source, tmp_path / "target", format=target)
+    with pytest.raises(HeadraceError, match="sample 1: column 'x'"):
+        prepare.write([{"x": 1}, {"x": "y"}], tmp_path / "written")
+
+
+def test_what_has_no_first_value_is_named_in_columns(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"column 'x': the first sample has no value.*columns="):
+        prepare.write([{"x": None}, {"x": 1}], tmp_path / "out", format="parquet")
+
+
+def test_lists_with_nulls_become_json(tmp_path: Path) -> None:
+    source = write_table(tmp_path / "source", {"a": [[1, None], [2, 3], []]})
+    prepare.convert(source, tmp_path / "target", columns="a:json")
+    with hr.Dataset(tmp_path / "target", index_cache="") as dataset:
+        assert [sample["a"] for sample in dataset] == [[1, None], [2, 3], []]
+
+
+@pytest.mark.parametrize("target", ["mds", "litdata"])
+@pytest.mark.parametrize("member", [b"\xc2(", b"{broken", b""])
+def test_members_that_are_no_json_are_not_packed_as_json(tmp_path: Path, target: str, member: bytes) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    with tarfile.open(source / "a.tar", "w") as tar:
+        for number, value in enumerate((b'{"a": 1}', member)):
+            info = tarfile.TarInfo(f"{number}.json")
+            info.size = len(value)
+            tar.addfile(info, io.BytesIO(value))
+    if target == "litdata" and member != b"\xc2(":  # Text there: every reader can hand it out.
+        prepare.convert(source, tmp_path / "target", format=target)
+        return
+    with pytest.raises(InvalidArgumentError, match=r"sample 1: column 'json': text that is no.*as bytes"):
+        prepare.convert(source, tmp_path / "target", format=target)
+    prepare.convert(source, tmp_path / "bytes", format=target, columns="json:bytes")
+    with hr.Dataset(tmp_path / "bytes", index_cache="") as dataset:
+        assert bytes(dataset[1]["json"]) == member
+
+
+def test_a_target_that_nobody_can_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"memory://x.*directory"):
+        prepare.write([{"x": 1}], "memory://x")
+    made = make(tmp_path / "source", "mds")
+    with pytest.raises(InvalidArgumentError, match=r"memory://x.*directory"):
+        prepare.convert(made, "memory://x")
+    for source in (made, tmp_path):
+        run = CliRunner().invoke(app, ["pack", str(source), "memory://x"])
+        assert run.exit_code != 0
 
 
 SECRETS = ("AKIAEXAMPLEKEY", "verysecretvalue", "X-Amz-Signature", "hunter2")

@@ -15,7 +15,7 @@ from headrace.cli.dead_links import name_dead_links
 from headrace.cli.declare import DataWhere, FileFields, Json, Memory, argument, option
 from headrace.errors import InvalidArgumentError
 from headrace.store.store import Store
-from headrace.store.urls import is_pattern, refuse_inside
+from headrace.store.urls import is_pattern, refuse_inside, refuse_memory
 
 FILES = "files"
 PYTHON = "python"
@@ -139,6 +139,7 @@ def pack(
     * `headrace pack mymodule:samples ./out --from python --format parquet` — runs your code
     """
     started = time.monotonic()
+    refuse_memory(target)
     options = where.as_dict()
     common: dict[str, Any] = {
         "format": format,

@@ -30,7 +30,7 @@ from headrace.prepare.writers import (
 from headrace.sources.options import DatasetOptions
 from headrace.sources.url import UrlSource
 from headrace.store.store import StoreOptions, open_native
-from headrace.store.urls import refuse_inside
+from headrace.store.urls import refuse_inside, refuse_memory
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -90,17 +90,12 @@ def _places(dataset: Dataset, target: str | os.PathLike[str], writing: StoreOpti
             "ray=True: a list of datasets is not sent to other machines; convert them one by one, or without ray"
         )
 
-    def sent(what: str, url: str) -> str:
-        if url.startswith("memory://"):
-            raise InvalidArgumentError(
-                f"ray=True: the {what} {url} is of this process alone; choose a place that all machines see"
-            )
+    def sent(url: str) -> str:
         return os.path.abspath(url) if "://" not in url else url
 
-    source = sent("source", os.fspath(opened.root))
     return on_ray.Places(
-        source,
-        sent("target", os.fspath(target)),
+        sent(os.fspath(opened.root)),
+        sent(os.fspath(target)),
         dict(opened.chosen),
         opened.store_options,
         writing,
@@ -159,6 +154,7 @@ def convert(
         ``manifest`` and so on, as :class:`headrace.Dataset` takes them.
     """
     _CONVERT_NAMES.check(options)
+    refuse_memory(target)
     size = parse_bytes(shard_bytes, "shard_bytes")
     memory_bytes = parse_bytes(memory, "memory")
     reading: dict[str, Any] = {**(dataset_options or {}), "split": _one_split(split, dataset_options or {})}

@@ -13,14 +13,22 @@ from typing import Any
 
 from headrace import _native
 from headrace.data.dataset import Dataset
-from headrace.errors import ChangedError, InvalidArgumentError, NotFoundError, UnsupportedError, UserCodeError
+from headrace.errors import (
+    ChangedError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+    UserCodeError,
+)
 from headrace.prepare.target import PackTarget, content_digest
 from headrace.prepare.writers import (
     HAVE_NO_EMPTY_SHARDS,
     ColumnSpec,
     check_column_name,
+    encoding_of_column,
     infer_columns,
     make_shards,
+    stage,
     writer_class,
 )
 from headrace.sources.url import UrlSource
@@ -206,10 +214,7 @@ class PartMaker:
             self._builder.add_samples(self._dataset._native, self._source, begin, end)
         else:
             for position, sample in self._samples(begin, end):
-                if self._spec["format"] == "parquet":
-                    self._builder.stage(sample)
-                else:
-                    self._builder.stage(sample, position)
+                stage(self._builder, sample, position)
                 self._builder.commit()
         data, facts = self._builder.take()
         facts["name"] = self._target.name_of(number)
@@ -381,7 +386,8 @@ def plan_job(
             return Job(spec, sample_count)
         except UnsupportedError:
             pass  # Another way, or the error again, with Python's view of the values.
-    # By way of Python values. Their encodings are those of the first sample, whoever makes which part.
+    # By way of Python values. Their encodings are those of the dataset's columns; what a function makes, and
+    # what columns do not tell, is as in the first sample, whoever makes which part.
     sample = dataset[0]
     if map:
         function = load_callable(map)
@@ -397,7 +403,14 @@ def plan_job(
         sample = {target: sample.get(source) for source, target, _ in chosen}
     wanted = {target: encoding for _, target, encoding in chosen or [] if encoding}
     known = {name: value for name, value in sample.items() if name not in wanted}
-    inferred = {column.name: column.encoding for column in infer_columns(known, format)}
+    if map:
+        inferred = {column.name: column.encoding for column in infer_columns(known, format)}
+    else:
+        sources = {target: source for source, target, _ in chosen or []}
+        inferred = {
+            name: encoding_of_column(dataset.schema[sources.get(name, name)], value, format)
+            for name, value in known.items()
+        }
     spec["columns"] = [(name, wanted.get(name) or inferred[name]) for name in sample]
     make_shards(format, [ColumnSpec(*column) for column in spec["columns"]], shard_bytes, compression, hash)
     return Job(spec, sample_count)

@@ -19,10 +19,12 @@ from headrace import _native
 from headrace.base.option_names import named_options
 from headrace.base.units import parse_bytes
 from headrace.data.mds_values import TYPE_BYTES, save_image, save_pil, save_shape
-from headrace.errors import InvalidArgumentError, UnsupportedError
+from headrace.data.rows import Column
+from headrace.errors import CorruptError, InvalidArgumentError, UnsupportedError
 from headrace.prepare.option_names import writing_names
 from headrace.prepare.target import PackTarget, content_digest
 from headrace.store.store import StoreOptions, open_native
+from headrace.store.urls import refuse_memory
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -90,18 +92,46 @@ def _infer(name: str, value: Any, format: str) -> str:
         return f"ndarray:{value.dtype.name}"
     if isinstance(value, (dict, list, tuple)):
         return "json"
+    if value is None:
+        raise UnsupportedError(
+            f"column {name!r}: the first sample has no value, so that nothing tells its encoding; name one in columns="
+        )
     raise UnsupportedError(f"column {name!r}: no encoding for a {type(value).__name__}; name one in columns=")
 
 
+def encoding_of_column(column: Column, value: Any, format: str) -> str:
+    """What a dataset's column is written as: by what the dataset says of it, else by ``value``, that of its
+    first sample."""
+    encoding, dtype = column.encoding, column.dtype
+    if encoding in ("bytes", "int", "json", "str") or encoding in _NUMBER_TEXTS:
+        return encoding
+    kind, _, items = encoding.partition(":")
+    if kind in ("array", "list", "nullable_list") and items in _SCALARS:
+        return f"ndarray:{items}"
+    if dtype not in _SCALARS:
+        return _infer(column.name, value, format)
+    if column.shape:
+        return (
+            f"ndarray:{dtype}:{','.join(str(d) for d in column.shape)}"
+            if all(column.shape)
+            else f"ndarray:{dtype}"
+        )
+    return dtype
+
+
 def _array_shape(value: np.ndarray[Any, Any]) -> bytes:
-    if value.ndim == 0 or value.size == 0:
-        raise InvalidArgumentError("arrays without dimensions or elements cannot be written")
+    if value.ndim == 0:
+        raise InvalidArgumentError("arrays without dimensions cannot be written")
     return save_shape(value.shape)
 
 
 def _little(value: Any, dtype: str, shape: Sequence[int] | None = None) -> np.ndarray[Any, Any]:
     """The value as an array of this type, and of this shape unless that may be any: never one that would
     change it."""
+    if isinstance(value, list) and None in value:
+        raise InvalidArgumentError(
+            f"an element is null, which arrays of {dtype} cannot hold; write the column as json or to Parquet, or change it with a function (map=)"
+        )
     array = np.asarray(value)
     if array.dtype.name != dtype:
         wider = np.can_cast(array.dtype, dtype, "safe")
@@ -139,6 +169,17 @@ def _whole_number(value: Any) -> int:
     if not -(1 << 63) <= number < 1 << 63:
         raise InvalidArgumentError(f"{number} does not fit 64 bits")
     return number
+
+
+def _plain(value: Any) -> Any:
+    """Inside of a value that becomes JSON."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise InvalidArgumentError(
+            "JSON has no bytes, and a list of them is written as JSON; leave the column out, or change it with a function (map=)"
+        )
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
 
 def _text(value: Any) -> str:
@@ -197,7 +238,7 @@ def encoder(encoding: str) -> Callable[[Any], Any]:
     if encoding == "int":
         return _whole_number
     if encoding == "json":
-        return json.dumps
+        return lambda value: json.dumps(value, default=_plain)
     if encoding in _SCALARS:
         return _scalar_encoder(encoding)
     if encoding in ("jpeg", "png", "pil"):
@@ -305,8 +346,11 @@ def parquet_cell(encoding: str) -> Callable[[Any], Any]:
     if not encoding.startswith("ndarray:"):
         return encode
     dtype, shape = split_array(encoding)
+    item = parquet_cell(dtype) if dtype in _SCALARS else None
 
-    def flat(value: Any) -> np.ndarray[Any, Any]:
+    def flat(value: Any) -> Any:
+        if item is not None and shape is None and isinstance(value, list) and None in value:
+            return [None if part is None else item(part) for part in value]  # As Arrow has them.
         array = _little(value, dtype, shape)
         if array.ndim != 1 and shape is None:
             raise InvalidArgumentError(
@@ -361,6 +405,8 @@ class RowShards:
     def _size(value: Any) -> int:
         if isinstance(value, np.ndarray):
             return value.nbytes
+        if isinstance(value, list):
+            return 8 * len(value)
         return len(value) + 4 if isinstance(value, (bytes, str)) else 8
 
     @property
@@ -371,7 +417,7 @@ class RowShards:
     def raw_bytes(self) -> int:
         return self._bytes
 
-    def stage(self, sample: Mapping[str, Any]) -> int:
+    def stage(self, sample: Mapping[str, Any], number: int) -> int:
         self._staged = dict(zip(self._schema.names, self._encoder.values(sample), strict=True))
         self._staged_bytes = sum(self._size(v) for v in self._staged.values())
         return self._bytes + self._staged_bytes
@@ -421,7 +467,7 @@ class _NativeShards:
         )
         self._encoder = SampleEncoder(columns)
         self.take = self._builder.take
-        self._number = 0
+        self.commit = self._builder.commit
 
     @property
     def sample_count(self) -> int:
@@ -435,12 +481,8 @@ class _NativeShards:
     def config_json(self) -> str:
         return self._builder.config_json
 
-    def stage(self, sample: Mapping[str, Any], number: int | None = None) -> int:
-        return self._builder.stage(self._encoder.values(sample), self._number if number is None else number)
-
-    def commit(self) -> None:
-        self._builder.commit()
-        self._number += 1
+    def stage(self, sample: Mapping[str, Any], number: int) -> int:
+        return self._builder.stage(self._encoder.values(sample), number)
 
 
 def make_shards(
@@ -452,6 +494,14 @@ def make_shards(
     if hash:
         raise UnsupportedError("parquet has no place for hashes")
     return RowShards(columns, compression)
+
+
+def stage(shards: Any, sample: Mapping[str, Any], number: int) -> int:
+    """``shards.stage()``, whose errors name the sample. Returns the size that the shard would have."""
+    try:
+        return shards.stage(sample, number)  # type: ignore[no-any-return]
+    except (CorruptError, InvalidArgumentError, UnsupportedError) as error:
+        raise type(error)(f"sample {number}: {error}") from error
 
 
 class DatasetWriter:
@@ -491,7 +541,9 @@ class DatasetWriter:
         self._facts: list[dict[str, Any]] = []
         self._unsent: tuple[dict[str, Any], Any] | None = None
         self._is_closed = False
+        self._count = 0
         self._run = uuid.uuid4().hex
+        refuse_memory(url)
         if columns is not None:
             self._make_shards([ColumnSpec(name, encoding) for name, encoding in columns.items()])
         self._store = open_native(url, memory, **options)
@@ -534,10 +586,11 @@ class DatasetWriter:
             raise InvalidArgumentError(
                 f"column {min(unknown)!r} is not one of {[c.name for c in self._columns]}"
             )
-        size = self._shards.stage(sample)
+        size = stage(self._shards, sample, self._count)
         if self._shards.sample_count > 0 and size > self._shard_bytes:
             self._flush()
         self._shards.commit()
+        self._count += 1
 
     def _flush(self) -> None:
         target = self._begin()

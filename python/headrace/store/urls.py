@@ -23,6 +23,7 @@ __all__ = [
     "parse_wids_index",
     "public_url",
     "refuse_inside",
+    "refuse_memory",
     "split_root",
     "without_secrets",
 ]
@@ -372,6 +373,16 @@ def refuse_inside(target: str, source: str) -> None:
 
     if place(target).startswith(place(source)):
         raise InvalidArgumentError(f"the target {target} lies inside the source {source}")
+
+
+def refuse_memory(target: str | os.PathLike[str]) -> None:
+    """InvalidArgumentError for a target that nobody can read: each store of ``memory://`` has a memory of its
+    own."""
+    url = os.fspath(target)
+    if url.lower().startswith("memory://"):
+        raise InvalidArgumentError(
+            f"the target {url} would be gone with the store that writes it; write to a directory (in memory: below /dev/shm)"
+        )
 
 
 def parent_and_key(url: str | os.PathLike[str]) -> tuple[str, str] | None:
