@@ -102,13 +102,13 @@ class Chooser {
         return lost_index(context_, shards, candidates_.all);
     }
     HEADRACE_TRY(look());
-    if (wanted != Format::kAuto) return of_format(wanted);
+    if (wanted != Format::kAuto) return with_beside(of_format(wanted));
     if (may_miss_lines()) {
       candidates_.data = std::move(candidates_.lines);
       group();
       HEADRACE_TRY(look());
     }
-    return detected();
+    return with_beside(detected());
   }
 
  private:
@@ -328,6 +328,71 @@ class Chooser {
                    [driver](const ObjectInfo& o) { return o.key == driver->companion_key; });
     }
     return out;
+  }
+
+  // Adds the files that hold data of the same format, although they lie beside data as a rule.
+  // Objects that were named are all there are, in their order.
+  Result<DataObjects> with_beside(Result<DataObjects> chosen) {
+    if (!chosen || !context_.options.keys.empty()) return chosen;
+    DataObjects found = *std::move(chosen);
+    const FormatDriver* driver = driver_of(found.format);
+    if (driver == nullptr || driver->judge_beside == nullptr || found.objects.empty()) return found;
+    const std::string first = found.objects.front().key;
+    // Plain text that was asked for has no mark: what has one is another thing.
+    const bool is_marked =
+        driver->claims(first) || std::any_of(groups_.begin(), groups_.end(), [&](const auto& g) {
+          return g.second.is_marked && g.second.format == found.format;
+        });
+    std::set<std::string_view> known;
+    for (const ObjectInfo& object : found.objects) known.insert(object.key);
+    std::vector<ObjectInfo> beside;
+    std::copy_if(candidates_.all.begin(), candidates_.all.end(), std::back_inserter(beside),
+                 [&](const ObjectInfo& o) {
+                   return o.size_bytes > 0 && driver->may_be_beside(base_name(o.key)) &&
+                          !known.contains(o.key);
+                 });
+    HEADRACE_TRY_ASSIGN(const auto kinds, judge_all(beside, *driver));
+    for (std::size_t i = 0; i < beside.size(); ++i) {
+      if (kinds[i] == Beside::kNote || (kinds[i] == Beside::kUnclear && !is_marked)) continue;
+      if (kinds[i] == Beside::kUnclear || !is_marked)
+        return may_be_either(beside[i].key, first, is_marked);
+      found.has_beside = true;
+      found.objects.push_back(std::move(beside[i]));
+    }
+    std::sort(found.objects.begin(), found.objects.end(),
+              [](const ObjectInfo& a, const ObjectInfo& b) { return a.key < b.key; });
+    return found;
+  }
+
+  Result<std::vector<Beside>> judge_all(const std::vector<ObjectInfo>& objects,
+                                        const FormatDriver& driver) const {
+    HEADRACE_TRY_ASSIGN(const auto fetcher, RangeFetcher::create(context_.store, context_.pool,
+                                                                 {.call = context_.call}));
+    for (std::size_t i = 0; i < objects.size(); ++i) {
+      fetcher->start({.key = objects[i].key,
+                      .etag = objects[i].etag,
+                      .length_bytes = std::min<std::uint64_t>(objects[i].size_bytes, kBesideBytes),
+                      .allow_short = true,
+                      .tag = i});
+    }
+    std::vector<Beside> kinds(objects.size(), Beside::kNote);
+    while (fetcher->pending() > 0) {
+      HEADRACE_TRY_ASSIGN(const auto data, fetcher->next());
+      kinds[data.tag] =
+          driver.judge_beside(data.bytes(), objects[data.tag].size_bytes <= kBesideBytes);
+    }
+    return kinds;
+  }
+
+  Status may_be_either(std::string_view beside, std::string_view first, bool is_one) const {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{}: {} is {}; name the files that are samples with a pattern or a "
+                              "list",
+                              context_.store.url(), beside,
+                              is_one ? fmt::format("one JSON object: a sample, as in {}, or a note "
+                                                   "about the samples",
+                                                   first)
+                                     : fmt::format("JSON, {} has no mark of it", first)));
   }
 
   static std::string_view shown(Format format) {

@@ -215,6 +215,48 @@ TEST_F(Detect, LosesNoLinesBesideOtherLines) {
   EXPECT_EQ(keys(), (std::vector<std::string>{"a.jsonl", "b.jsonl.gz"}));
 }
 
+TEST_F(Detect, LosesNoJsonBesideOtherJson) {
+  const std::string lines = "{\"a\": 1}\n{\"a\": 2}\n";
+  for (const char* name : {"b.json.gz", "b.jsonl", "b.ndjson"}) {
+    SCOPED_TRACE(name);
+    const bool is_gzip = std::string_view(name).ends_with(".gz");
+    for (const std::string& json : {lines, std::string("[{\"a\": 1}]\n")}) {
+      store_.shared().objects.clear();
+      store_.set("a.json", lines);
+      store_.set("c.json", json);
+      store_.set("conf.json", "{\n  \"a\": 1\n}\n");
+      store_.set("info.json", lines);
+      store_.set("scores.json", "[1, 2]");
+      store_.set("state.json", "{}");
+      store_.set(name, is_gzip ? testing::deflate(Compression::kGzip, lines) : lines);
+      for (const Format format : {Format::kAuto, Format::kText}) {
+        options_.format = format;
+        EXPECT_EQ(keys(), (std::vector<std::string>{"a.json", name, "c.json"}));
+      }
+      options_.format = Format::kAuto;
+      // A sample or not?
+      for (const char* one : {"{\"a\": 1}", "{\"a\": 1}\n\n"}) {
+        store_.set("d.json", one);
+        EXPECT_EQ(code(), Code::kInvalidArgument);
+        for (const char* part : {"d.json", name, "pattern"})
+          EXPECT_NE(message_.find(part), std::string::npos) << message_;
+      }
+    }
+  }
+  store_.shared().objects.clear();
+  store_.set("a.json", lines);
+  store_.set("b.log", "one\ntwo\n");
+  options_.format = Format::kText;
+  EXPECT_EQ(code(), Code::kInvalidArgument);
+  for (const char* part : {"a.json", "b.log"})
+    EXPECT_NE(message_.find(part), std::string::npos) << message_;
+  store_.set("a.json", "{}");
+  EXPECT_EQ(keys(), std::vector<std::string>{"b.log"});
+  options_ = {.keys = {"c.jsonl", "b.jsonl"}};
+  for (const char* key : {"a.json", "b.jsonl", "c.jsonl"}) store_.set(key, lines);
+  EXPECT_EQ(keys(), options_.keys);
+}
+
 TEST_F(Detect, TakesEveryFileAsTextWhenAskedFor) {
   store_.set("a.txt", "one\n");
   store_.set("b.log", "two\n");

@@ -64,6 +64,13 @@ struct IndexJsonDriver {
                                      const IndexSource& source);
 };
 
+/// What a file beside data is.
+enum class Beside : std::uint8_t {
+  kNote,    ///< Something about them.
+  kData,    ///< Samples, as they are.
+  kUnclear  ///< May be either.
+};
+
 struct FormatDriver {
   Format id = Format::kAuto;  ///< Stands in index files.
   std::string_view name;      ///< What users write as format=.
@@ -100,6 +107,11 @@ struct FormatDriver {
   std::span<const std::string_view> side_endings = {};
   /// Of files that hold samples of this format, or notes where others do.
   std::span<const std::string_view> note_endings = {};
+  /// Whether a file of this name, which lies beside data of any format as a rule, may hold samples
+  /// where data of this one were found: then it is looked into. Set with judge_beside.
+  bool (*may_be_beside)(std::string_view name) noexcept = nullptr;
+  /// What such a file is, by its first bytes, up to kBesideBytes (`is_whole`: that is all of it).
+  Beside (*judge_beside)(std::span<const std::byte> head, bool is_whole) noexcept = nullptr;
   std::string_view companion_key = {};  ///< A side file that the build gets among the objects.
   /// The key of the file beside `key` that its index is made with; empty: it has none.
   std::string (*side_key)(std::string_view key) = nullptr;
@@ -144,6 +156,8 @@ struct FormatDriver {
   bool claims(std::string_view key) const noexcept;
 };
 
+/// What judge_beside() is given: enough for two samples, most of the time.
+inline constexpr std::size_t kBesideBytes = 65536;
 /// What of an object's first bytes looks_like() is asked about.
 inline constexpr std::size_t kDetectBytes = 1024;
 

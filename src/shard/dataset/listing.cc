@@ -183,8 +183,9 @@ bool shapes_index(const DatasetOptions& options, Format format) noexcept {
 
 std::string manifest_of(const std::vector<ObjectInfo>& objects, const DatasetOptions& options) {
   XXH3_state_t* hash = XXH3_createState();
-  // Grows when a build refuses what an earlier one took: its cached indexes are then not used.
-  constexpr XXH64_hash_t kSeed = 2;
+  // Grows when a build refuses what an earlier one took, or takes what it left out: its cached
+  // indexes are then not used.
+  constexpr XXH64_hash_t kSeed = 3;
   XXH3_128bits_reset_withSeed(hash, kSeed);
   const auto add = [hash](const std::string& line) {
     XXH3_128bits_update(hash, line.data(), line.size());

@@ -178,6 +178,9 @@ class Opener {
     // Any word may be in the names of files that are samples themselves.
     if (splits && data.format != fallback_format().id)
       HEADRACE_TRY(refuse_several(context_, *splits));
+    if (splits && data.has_beside)
+      HEADRACE_TRY(
+          refuse_several(context_, SplitTable({.all = {}, .data = {}, .lines = data.objects})));
     HEADRACE_TRY(leave_out_empty(context_, data));
     if (data.objects.empty() && !context_.broken->empty())
       return context_.broken->error(context_.store);

@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <utility>
 
+#include "shard/dataset/format_driver.h"
 #include "shard/dataset/name_parts.h"
 
 namespace headrace::detail {
@@ -85,6 +87,23 @@ std::vector<std::string_view> files_of(const Candidates& candidates) {
   return files;
 }
 
+// With the files that lie beside data as a rule, of which all of a split may be.
+Candidates with_beside(Candidates candidates) {
+  std::set<std::string> known;
+  for (const ObjectInfo& object : candidates.lines) known.insert(object.key);
+  const auto may_be_beside = [](std::string_view key) {
+    const auto formats = all_formats();
+    return std::any_of(formats.begin(), formats.end(), [key](const FormatDriver* driver) {
+      return driver->may_be_beside != nullptr && driver->may_be_beside(base_name(key));
+    });
+  };
+  std::copy_if(candidates.all.begin(), candidates.all.end(), std::back_inserter(candidates.lines),
+               [&](const ObjectInfo& object) {
+                 return !known.contains(object.key) && may_be_beside(object.key);
+               });
+  return candidates;
+}
+
 std::string shown(const std::vector<SplitTable::Split>& splits) {
   std::string text;
   for (const SplitTable::Split& split : splits) {
@@ -122,6 +141,11 @@ SplitTable::SplitTable(const Candidates& candidates) {
   }
 }
 
+bool SplitTable::has(std::string_view name) const noexcept {
+  return std::any_of(splits_.begin(), splits_.end(),
+                     [name](const Split& split) { return split.name == name; });
+}
+
 std::vector<std::string> SplitTable::names_of(std::string_view key, Rule rule) const {
   std::vector<std::string> names;
   if (rule == Rule::kSharded) {
@@ -151,8 +175,10 @@ void SplitTable::keep(std::string_view name, Candidates& candidates) const {
 }
 
 Status choose_split(const BuildContext& context, Candidates& candidates) {
-  const SplitTable table(candidates);
   const std::string_view wanted = context.options.split;
+  SplitTable table(candidates);
+  if (!table.has(wanted) && !table.has(canonical_split(wanted)))
+    table = SplitTable(with_beside(candidates));
   if (table.splits().empty()) {
     return Status(Code::kNotFound,
                   fmt::format("{}: has no split '{}': neither folders nor names of files speak of "
@@ -161,9 +187,7 @@ Status choose_split(const BuildContext& context, Candidates& candidates) {
   }
   // The name as it was given first: a layout data/dev-... has a split of that very name.
   for (const std::string_view name : {wanted, canonical_split(wanted)}) {
-    if (std::none_of(table.splits().begin(), table.splits().end(),
-                     [&](const SplitTable::Split& split) { return split.name == name; }))
-      continue;
+    if (!table.has(name)) continue;
     table.keep(name, candidates);
     return Status();
   }

@@ -31,6 +31,7 @@ class SplitTable {
   };
   /// In the order train, validation, test, then others by name. Empty: the names say nothing.
   const std::vector<Split>& splits() const noexcept { return splits_; }
+  bool has(std::string_view name) const noexcept;
   /// True when the names leave no doubt: they are those of folders, or every file has one.
   bool is_sure() const noexcept { return rule_ != Rule::kFiles || unnamed_count_ == 0; }
 

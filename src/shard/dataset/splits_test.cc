@@ -82,6 +82,19 @@ TEST_F(Splits, AreWholeWordsOnly) {
   EXPECT_EQ(code(), Code::kInvalidArgument);
 }
 
+TEST_F(Splits, MayBeOfJsonBesideOtherJson) {
+  const std::string lines = "{\"a\": 1}\n{\"a\": 2}\n";
+  store_.set("train.json", lines);
+  store_.set("test.jsonl", lines);
+  store_.set("notes.md", "about train and validation");
+  EXPECT_EQ(code(), Code::kInvalidArgument);
+  EXPECT_NE(message_.find("train (1 file), test (1 file)"), std::string::npos) << message_;
+  EXPECT_EQ(keys("train"), Keys{"train.json"});
+  EXPECT_EQ(keys("test"), Keys{"test.jsonl"});
+  EXPECT_EQ(keys("all"), (Keys{"test.jsonl", "train.json"}));
+  EXPECT_EQ(code("validation"), Code::kNotFound);
+}
+
 TEST_F(Splits, AreNoneWhereNothingSpeaksOfThem) {
   add({"0.tar", "1.tar"});
   EXPECT_EQ(code(), Code::kOk);

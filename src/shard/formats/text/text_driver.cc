@@ -22,6 +22,8 @@ constinit const FormatDriver kTextDriver{
     .may_lack_mark = true,
     .may_describe_others = true,
     .note_endings = kLineNoteEndings,
+    .may_be_beside = may_be_json_beside,
+    .judge_beside = judge_json_beside,
     .may_be_empty = [](const DatasetOptions&,
                        std::string_view key) noexcept { return !is_compressed_name(key); },
     .reads = {.columns = true},

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shard/dataset/build.h"
@@ -17,6 +18,10 @@ namespace headrace::detail {
 extern const FormatDriver kTextDriver;
 
 bool looks_like_json_lines(std::span<const std::byte> head) noexcept;
+
+/// FormatDriver::may_be_beside and judge_beside of lines.
+bool may_be_json_beside(std::string_view name) noexcept;
+Beside judge_json_beside(std::span<const std::byte> head, bool is_whole) noexcept;
 
 /// An array whose first element is an object.
 bool looks_like_json_array(std::span<const std::byte> head) noexcept;
