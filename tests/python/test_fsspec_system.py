@@ -381,10 +381,36 @@ def test_local_files_are_real_files(tmp_path: Path) -> None:
         file.write(b"x")
     assert (tmp_path / "new" / "a b%20c").read_bytes() == b"x"
     assert fs.ls(tmp_path, detail=False) == [str(tmp_path / "made"), str(tmp_path / "new")]
-    assert fs.cat_file((tmp_path / "new" / "a b%20c").as_uri()) == b"x"
+    assert fs.cat_file(f"file://{tmp_path}/new/a b%20c") == b"x"
     fs.rm(str(tmp_path / "new"), recursive=True)
     assert not (tmp_path / "new").exists()
     assert json.loads(fs.to_json())["protocol"] == "hr+file"
+    fs.close()
+
+
+@pytest.mark.parametrize("name", ["data#old", "data?old", "data%41", "data%2f..", "hr+data"])
+def test_a_file_url_is_the_path_that_it_shows(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = hr.fs(tmp_path, memory="32MiB")
+    for folder in ("data", "dataA", name):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "f").write_text(folder)
+    monkeypatch.chdir(tmp_path)
+    path = f"{tmp_path}/{name}"
+    for url in (path, f"file://{path}", f"hr+file://{path}", f"file://localhost{path}", name):
+        assert fs._strip_protocol(url) == path
+        assert fs.cat_file(f"{url}/f") == name.encode()
+    with hr.Store(f"file://{path}") as store:
+        assert store.get("f") == name.encode()
+    url = fs.unstrip_protocol(f"{path}/f")
+    opened, found = fsspec.core.url_to_fs(url)
+    assert (opened.protocol, found) == (fs.protocol, f"{path}/f")
+    if "?" not in name:  # a wildcard
+        fs.rm(f"file://{path}", recursive=True)
+        assert {one.name for one in tmp_path.iterdir()} == {"data", "dataA"}
+    with pytest.raises(hr.InvalidArgumentError, match="three slashes"):
+        fs.rm("file://data/f")
     fs.close()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import InvalidArgumentError, NotFoundError, UnsupportedError
-from headrace.store.urls import expand_urls, named_objects, parse_wids_index, split_root
+from headrace.store.urls import expand_urls, local_path, named_objects, parse_wids_index, split_root
 
 REFERENCE = Path(__file__).parents[2].parent / "shared/reference/wds"
 
@@ -191,3 +191,23 @@ def test_a_local_index_names_nothing_outside_its_folder(
                 open_index(url, where)
     assert open_index(f"{tmp_path}/p/0.tar", str(path)) == (f"{tmp_path}/p", ["0.tar"])
     assert open_index("0.tar", "i.json") == (".", ["0.tar"])
+
+
+def test_a_local_url_is_the_path_that_it_shows(tmp_path: Path) -> None:
+    for path in ("/data/a b", "/a%20b", "/a#b", "/a?b"):
+        assert local_path(path) == local_path(f"file://{path}") == local_path(f"file://localhost{path}") == path
+    assert local_path("data/x") == "data/x"
+    assert local_path("s3://b/x") is None
+    for url in ("file://data/x", "file://data", "file://"):
+        with pytest.raises(InvalidArgumentError, match="three slashes"):
+            local_path(url)
+
+    def open_index(url: str) -> tuple[str, list[str]] | None:
+        index = {"__kind__": "wids-shard-index-v1", "shardlist": [{"url": url, "nsamples": 1}]}
+        where = "file:///data/a%20b/i.json"
+        return named_objects(where, lambda root, key: json.dumps(index).encode(), no_keys)
+
+    assert open_index("file:///data/a%20b/0.tar") == ("file:///data/a%20b", ["0.tar"])
+    for url in ("file:///data/a b/0.tar", "/data/a b/0.tar"):
+        with pytest.raises(InvalidArgumentError, match="outside"):
+            open_index(url)

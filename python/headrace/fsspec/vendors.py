@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterable
 from typing import Any, ClassVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import fsspec
 from fsspec.registry import registry
@@ -18,6 +18,7 @@ from headrace.fsspec.filesystem import HeadraceFileSystem
 from headrace.fsspec.listing import Entry
 from headrace.fsspec.locations import Location, in_buckets, in_files, in_repositories, on_web
 from headrace.fsspec.options import plain
+from headrace.store.urls import local_path
 
 
 class _BucketFileSystem(HeadraceFileSystem):
@@ -109,9 +110,9 @@ class LocalFileSystem(HeadraceFileSystem):
     def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
-        path = str(stringify_path(path)).removeprefix("hr+")
-        if path.startswith("file://"):
-            path = unquote(urlsplit(path).path)
+        path = str(stringify_path(path))
+        if path.startswith(("file://", "hr+file://")):
+            path = local_path(path.removeprefix("hr+")) or "/"
         return os.path.abspath(path)
 
     @classmethod

@@ -327,19 +327,24 @@ def _lies_in(url: str, folder: str) -> bool:
     the folder itself."""
     store = _store_of(folder)
     if store.startswith("file://"):
-        store, folder = "", unquote(folder.removeprefix("file://"))
+        store, folder = "", local_path(folder) or ""
     if not store and url.startswith("file://"):
-        url = unquote(url.removeprefix("file://"))
+        url = local_path(url) or ""
     is_named = bool(_store_of(url)) or url.startswith("/")
     is_below = url.startswith(store or folder) and (bool(store or folder) or not is_named)
-    return is_below and ".." not in url.split("/")
+    return is_below and ".." not in unquote(url).split("/")  # servers may take escapes off
 
 
 def local_path(url: str) -> str | None:
-    """None for a URL of another store than the file system."""
-    if url.startswith("file://"):
-        return unquote(urlsplit(url).path)
-    return None if "://" in url else url
+    """The path of a local URL; None for one of another store than the file system. Every character behind
+    ``file://`` means itself, ``%``, ``#`` and ``?`` too: what another program would read as an escape is part of
+    a name. Raises InvalidArgumentError for a file URL that names another machine."""
+    if not url.startswith("file://"):
+        return None if "://" in url else url
+    host, slash, path = url.removeprefix("file://").partition("/")
+    if not slash or host not in ("", "localhost"):
+        raise InvalidArgumentError(f"{url}: a file URL has three slashes, as file:///data/x")
+    return f"/{path}"
 
 
 def public_url(url: str) -> str:
