@@ -26,7 +26,7 @@ std::string directory_of(const std::string& path) {
 
 // Not mkostemp(): its files have mode 0600, but objects follow the umask as those of any other
 // program do.
-Fd create_unique(const std::string& directory, std::string& path) {
+Fd create_unique(const std::string& directory, mode_t mode, std::string& path) {
   while (true) {
     std::uint64_t bits = 0;
     if (::getentropy(&bits, sizeof bits) != 0) return Fd();
@@ -34,7 +34,7 @@ Fd create_unique(const std::string& directory, std::string& path) {
     for (std::size_t i = 0; i < kRandomChars; ++i, bits >>= 5)
       path += "abcdefghijklmnopqrstuvwxyz012345"[bits & 31];
     path += kSuffix;
-    Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (fd || errno != EEXIST) return fd;
   }
 }
@@ -61,10 +61,10 @@ bool is_temporary_name(std::string_view name) noexcept {
          name.starts_with(kPrefix) && name.ends_with(kSuffix);
 }
 
-Result<TemporaryFile> TemporaryFile::create(const std::string& directory) {
+Result<TemporaryFile> TemporaryFile::create(const std::string& directory, mode_t mode) {
   while (true) {
     std::string path;
-    Fd fd = create_unique(directory, path);
+    Fd fd = create_unique(directory, mode, path);
     if (!fd) return errno_status(errno, "create a temporary file in " + directory);
     // File systems without locks (ENOLCK, EOPNOTSUPP): go on; there nobody can lock it to remove it
     // either.

@@ -9,6 +9,8 @@
 ///
 /// Threads: any. No fsync: a machine that loses power may lose the newest file, a process that dies
 /// does not.
+#include <sys/types.h>
+
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,8 +24,9 @@ namespace headrace {
 /// A file on its way to be published; removed when destroyed before publish().
 class TemporaryFile {
  public:
-  /// Creates and locks one in `directory`, which must exist. Errors: of errno_status().
-  static Result<TemporaryFile> create(const std::string& directory);
+  /// Creates and locks one in `directory`, which must exist, with the permissions `mode` as far as
+  /// the umask leaves them. Errors: of errno_status().
+  static Result<TemporaryFile> create(const std::string& directory, mode_t mode = 0666);
   TemporaryFile(TemporaryFile&& o) noexcept
       : fd_(std::move(o.fd_)), path_(std::exchange(o.path_, {})) {}
   TemporaryFile& operator=(TemporaryFile&&) = delete;

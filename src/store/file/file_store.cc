@@ -130,7 +130,7 @@ class FileBackend final : public LocalBackend {
     HEADRACE_TRY(check_key(from_key));
     struct stat info {};
     HEADRACE_TRY_ASSIGN(const Fd from, open_object(path_of(from_key), info));
-    HEADRACE_TRY_ASSIGN(TemporaryFile file, temporary_for(to_key));
+    HEADRACE_TRY_ASSIGN(TemporaryFile file, temporary_for(to_key, info.st_mode & 0777));
     HEADRACE_TRY(
         append_file(file, from.get(), static_cast<std::uint64_t>(info.st_size), interrupt));
     HEADRACE_TRY(check_unchanged(from.get(), info));
@@ -179,17 +179,24 @@ class FileBackend final : public LocalBackend {
     return found->etag == request.etag ? Status() : changed(found->etag);
   }
 
-  /// A temporary file in the directory where `key` will be.
-  Result<TemporaryFile> temporary_for(const std::string& key) HEADRACE_EXCLUDES(mutex_) {
+  /// A temporary file in the directory where `key` will be, with the permissions of the file that
+  /// it will replace; a new one with those of `mode` that the umask leaves.
+  Result<TemporaryFile> temporary_for(const std::string& key, mode_t mode = 0666)
+      HEADRACE_EXCLUDES(mutex_) {
     HEADRACE_TRY(check_key(key));
     const std::string path = path_of(key);
     const std::string directory = path.substr(0, path.rfind('/'));
     HEADRACE_TRY(make_directories(directory));
     if (is_first_use(directory)) remove_stale_temporaries(directory);
-    auto file = TemporaryFile::create(directory);
+    auto file = TemporaryFile::create(directory, mode);
     if (!file && ::access((directory + "/.").c_str(), F_OK) != 0 && errno == ENOTDIR) {
       return Status(Code::kUnsupported, "an object is in the way of directory " + directory);
     }
+    // Before anything is written: what is private is never readable under another name. File
+    // systems without permissions refuse, and need none.
+    struct stat old {};
+    if (file && ::lstat(path.c_str(), &old) == 0 && S_ISREG(old.st_mode))
+      static_cast<void>(::fchmod(file->fd(), old.st_mode & 0777));
     return file;
   }
   Result<ObjectInfo> publish(TemporaryFile& file, const std::string& key, bool if_absent) {

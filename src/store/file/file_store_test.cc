@@ -159,6 +159,36 @@ TEST_F(FileStoreTest, FilesWithoutPermissionAreDenied) {
   EXPECT_EQ(read_object(*store_, *pool_, "x", 10).error().code(), Code::kDenied);
 }
 
+TEST_F(FileStoreTest, FilesKeepTheirPermissionsWhenTheyAreReplacedAndCopied) {
+  const auto mode = [&](const std::string& key) {
+    struct stat info {};
+    EXPECT_EQ(::stat(path(key).c_str(), &info), 0);
+    return info.st_mode & 0777;
+  };
+  for (const char* key : {"put", "uploaded", "copied", "source"}) write(key, "old");
+  ASSERT_TRUE(put("new").status.ok());
+  const mode_t of_new = mode("new");
+  for (const auto& [key, bits] : {std::pair{"put", 0600}, {"uploaded", 0640}, {"copied", 0660}})
+    ASSERT_EQ(::chmod(path(key).c_str(), static_cast<mode_t>(bits)), 0);
+  ASSERT_EQ(::chmod(path("source").c_str(), 0700), 0);
+
+  ASSERT_TRUE(put("put").status.ok());
+  const auto upload_id = store_->create_upload("uploaded");
+  ASSERT_TRUE(upload_id);
+  const UploadedPart part{1, put("uploaded", Op::kPutPart, *upload_id).etag};
+  ASSERT_TRUE(store_->complete_upload("uploaded", *upload_id, {{part}}));
+  ASSERT_TRUE(store_->copy("source", "copied"));
+  ASSERT_TRUE(store_->copy("source", "copy"));
+  EXPECT_EQ(mode("put"), 0600U);
+  EXPECT_EQ(mode("uploaded"), 0640U);
+  EXPECT_EQ(mode("copied"), 0660U);
+  EXPECT_EQ(mode("copy"), 0700U) << "as its source";
+  ASSERT_EQ(::unlink(path("put").c_str()), 0);
+  ASSERT_EQ(::symlink("source", path("put").c_str()), 0);
+  ASSERT_TRUE(put("put").status.ok());
+  EXPECT_EQ(mode("put"), of_new) << "a link has none of its own";
+}
+
 TEST_F(FileStoreTest, LinksAreFollowedButNotInCircles) {
   write("real/a", "1");
   fs::create_directory_symlink("real", path("link"));
