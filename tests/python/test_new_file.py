@@ -39,6 +39,21 @@ def test_a_file_follows_the_umask(tmp_path: Path) -> None:
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~mask
 
 
+def test_a_file_keeps_its_permissions_and_a_link_is_written_through(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"old")
+    (tmp_path / "file").chmod(0o600)
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "dangling").symlink_to("new")
+    for name in ("link", "dangling"):
+        with new_file(tmp_path / name) as file:
+            file.write(name.encode())
+            assert name != "link" or os.fstat(file.fileno()).st_mode & 0o777 == 0o600, "before it has a name"
+        assert (tmp_path / name).is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"link"
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "new").read_bytes() == b"dangling"
+
+
 def test_a_name_without_a_folder_is_of_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
