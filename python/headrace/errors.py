@@ -110,3 +110,11 @@ class InternalError(HeadraceError, RuntimeError):
     """A broken invariant of Headrace: please report it."""
 
     code = "internal"
+
+
+def error_of(code: str, message: str) -> HeadraceError:
+    """The error that a code of the engine stands for."""
+    for kind in HeadraceError.__subclasses__():
+        if kind.code == code and kind.__module__ == __name__:
+            return kind(message)
+    return InternalError(message)

@@ -409,6 +409,26 @@ def test_transactions_show_all_or_nothing(fs: Any, s3: simulator.Server) -> None
     assert fs.exists("b/after")
 
 
+def test_a_transaction_in_a_transaction_is_refused(fs: Any) -> None:
+    def nested(begin: Any) -> None:
+        with fs.transaction:
+            fs.pipe_file("b/t/1", b"one")
+            begin()
+
+    for begin in (fs.transaction.__enter__, fs.start_transaction):
+        with pytest.raises(hr.InvalidArgumentError, match="a transaction of this file system is open"):
+            nested(begin)
+        assert fs.find("b/t") == []
+    fs.start_transaction()
+    fs.pipe_file("b/t/1", b"one")
+    with pytest.raises(hr.InvalidArgumentError, match="is open"):
+        fs.start_transaction()
+    fs.end_transaction()
+    with fs.transaction:
+        fs.pipe_file("b/t/2", b"two")
+    assert fs.find("b/t") == ["b/t/1", "b/t/2"]
+
+
 def test_a_transaction_that_cannot_be_completed_leaves_nothing_open(fs: Any, s3: simulator.Server) -> None:
 
     def write() -> None:

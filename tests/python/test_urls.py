@@ -195,7 +195,9 @@ def test_a_local_index_names_nothing_outside_its_folder(
 
 def test_a_local_url_is_the_path_that_it_shows(tmp_path: Path) -> None:
     for path in ("/data/a b", "/a%20b", "/a#b", "/a?b"):
-        assert local_path(path) == local_path(f"file://{path}") == local_path(f"file://localhost{path}") == path
+        assert (
+            local_path(path) == local_path(f"file://{path}") == local_path(f"file://localhost{path}") == path
+        )
     assert local_path("data/x") == "data/x"
     assert local_path("s3://b/x") is None
     for url in ("file://data/x", "file://data", "file://"):

@@ -8,6 +8,7 @@ import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,11 +22,18 @@ from fsspec.utils import stringify_path
 from headrace import _native
 from headrace.base.new_file import new_file
 from headrace.base.units import parse_bytes
-from headrace.errors import ChangedError, InvalidArgumentError, NotFoundError, UnsupportedError
-from headrace.fsspec import listing
+from headrace.errors import (
+    ChangedError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+    error_of,
+)
+from headrace.fsspec import getting, listing, moving, transactions
 from headrace.fsspec.files import AwaitedFile, ReadFile
 from headrace.fsspec.listing import Entry
 from headrace.fsspec.locations import Location
+from headrace.fsspec.moving import Copied
 from headrace.fsspec.opened import Opened, Stores
 from headrace.fsspec.options import store_options
 from headrace.fsspec.ranges import Range, read_ranges
@@ -34,6 +42,12 @@ from headrace.fsspec.threads import THREADS, for_each
 from headrace.fsspec.transactions import Transaction
 from headrace.fsspec.writing import CompressedFile, TextFile, WrittenFile
 from headrace.store.store import Store
+
+
+def _plain(path: Any) -> Any:
+    """Paths as text, of one or a list."""
+    return [stringify_path(one) for one in path] if isinstance(path, list | tuple) else stringify_path(path)
+
 
 SECRETS = ("secret_key", "secret", "session_token", "token")
 
@@ -114,6 +128,10 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
             raise InvalidArgumentError(f"{path}: names no object")
         return opened.store, place.key
 
+    def locate_to_write(self, path: str) -> tuple[Store, str]:
+        """As :meth:`locate`, of what a write to a path replaces."""
+        return self.locate(path)
+
     def stores(self) -> dict[str, Store]:
         """Those that are open now, by URL: for ``stats()``."""
         return self._stores.all()
@@ -192,11 +210,15 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         return int(self.ukey(path)[:32], 16)
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
-        path = self._strip_protocol(path)
+        entries = self._entries(self._strip_protocol(path))
+        return entries if detail else [entry["name"] for entry in entries]
+
+    def _entries(self, path: str) -> list[Entry]:
+        """What lies in a directory, or the file itself; as :func:`listing.list_directory`."""
         opened, place = self._open_at(path)
         self._check_listing(place)
         try:
-            entries = listing.list_directory(opened.store, place)
+            entries = listing.list_directory(opened.store, place, path)
         except NotFoundError:
             if not place.key:
                 raise
@@ -204,7 +226,7 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         if not entries and place.key:
             found = self.info(path)
             entries = [found] if found["type"] == "file" else []
-        return entries if detail else [entry["name"] for entry in entries]
+        return entries
 
     def _check_listing(self, place: Location) -> None:
         if not self.can_list:
@@ -261,7 +283,7 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
 
             def entries(folder: str, inner: str = inner) -> list[Entry]:
                 opened, place = self._open_at(folder)
-                return listing.list_directory(opened.store, place, inner)
+                return listing.list_directory(opened.store, place, folder, inner)
 
             level_entries = [entry for found in for_each(entries, level) for entry in found]
             files.update((e["name"], e) for e in level_entries if e["type"] == "file")
@@ -277,16 +299,34 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
     async def _walk(
         self, path: str, maxdepth: int | None = None, on_error: Any = "omit", **options: Any
     ) -> AsyncIterator[Any]:
-        """As fsspec's, but ``on_error="omit"`` leaves out what is not there, and nothing else."""
-
-        def see(error: OSError) -> None:
-            if callable(on_error):
-                on_error(error)
-            elif on_error == "raise" or not isinstance(error, FileNotFoundError):
-                raise error
-
-        async for found in super()._walk(path, maxdepth=maxdepth, on_error=see, **options):
-            yield found
+        """As fsspec's, but ``on_error="omit"`` leaves out what is not there, and nothing else; and directories
+        without a name, as of ``a//b``, are not passed over."""
+        if maxdepth is not None and maxdepth < 1:
+            raise InvalidArgumentError("maxdepth must be at least 1")
+        detail = options.get("detail", False)
+        todo = [(self._strip_protocol(path), 1)]
+        while todo:
+            folder, depth = todo.pop()
+            try:
+                entries = await self.in_thread(partial(self._entries, folder))
+            except OSError as error:
+                if callable(on_error):
+                    on_error(error)
+                elif on_error == "raise" or not isinstance(error, FileNotFoundError):
+                    raise
+                entries = []
+            files: dict[str, Entry] = {}
+            folders: dict[str, Entry] = {}
+            for entry in entries:
+                name = "" if entry["name"] == folder else entry["name"].rpartition("/")[2]
+                (folders if entry["type"] == "directory" else files)[name] = entry
+            shown: Any = folders if detail else list(folders)
+            yield folder, shown, files if detail else list(files)
+            if maxdepth is None or depth < maxdepth:
+                # As they are shown: the caller may have taken some out.
+                todo += [
+                    (folders[name]["name"], depth + 1) for name in reversed(list(shown)) if name in folders
+                ]
 
     # --- reading ---
 
@@ -355,6 +395,29 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
             stops_at_error=stops_at_error,
         )
 
+    async def _get(
+        self,
+        rpath: Any,
+        lpath: Any,
+        recursive: bool = False,
+        callback: Any = DEFAULT_CALLBACK,
+        maxdepth: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """As fsspec's, but an object whose name leads out of ``lpath`` is an InvalidArgumentError, before
+        anything is written."""
+        if not (isinstance(rpath, list) and isinstance(lpath, list)):
+            rpath, lpath = await getting.pairs(self, rpath, lpath, recursive=recursive, maxdepth=maxdepth)
+        return await super()._get(rpath, lpath, callback=callback, **options)
+
+    def has_wildcard(self, path: str) -> bool:
+        """Whether it is a pattern for ``glob()``."""
+        return bool(fsspec.asyn.has_magic(path))
+
+    def _local_name(self, path: str) -> str:
+        """A path as local files are named after it."""
+        return path
+
     def get_file(
         self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **_: Any
     ) -> None:
@@ -378,12 +441,11 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
     # --- writing ---
 
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **_: Any) -> None:
-        store, key = self.locate(path)
         if self._intrans:
             with self.open(path, "xb" if mode == "create" else "wb") as file:
                 file.write(value)
             return
-        self._put(store, key, value, mode, path)
+        self._write(path, value, mode)
 
     def put_file(
         self, lpath: Any, rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **_: Any
@@ -392,7 +454,6 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         if os.path.isdir(lpath):
             self.makedirs(rpath, exist_ok=True)
             return
-        store, key = self.locate(rpath)
         size = os.path.getsize(lpath)
         callback.set_size(size)
         if self._intrans:
@@ -400,10 +461,11 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
                 while data := source.read(BLOCK_BYTES):
                     file.write(data)
         else:
-            self._put(store, key, Path(lpath), mode, rpath)
+            self._write(rpath, Path(lpath), mode)
         callback.relative_update(size)
 
-    def _put(self, store: Store, key: str, value: Any, mode: str, path: str) -> None:
+    def _write(self, path: str, value: Any, mode: str) -> None:
+        store, key = self.locate_to_write(path)
         try:
             store.put(key, value, if_absent=mode == "create")
         except ChangedError as error:
@@ -438,23 +500,20 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
     def mv(
         self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **_: Any
     ) -> None:
-        """As fsspec's, which deletes what it has copied; but never what it did not copy, or copied into what
-        it deletes."""
+        """As fsspec's, which deletes what it has copied; but exactly that, and the empty objects that stand for
+        the directories. What was written again meanwhile stays, and is a ChangedError."""
+        path1, path2 = _plain(path1), _plain(path2)
         if path1 == path2:
             return
-        sources = [path1] if isinstance(path1, str | os.PathLike) else path1
-        if any(fsspec.asyn.has_magic(stringify_path(one)) for one in sources):
-            # Found before anything is copied: a pattern may match what came.
-            found = self.expand_path(path1, recursive=recursive, maxdepth=maxdepth)
-            doomed = [one for one in found if self.isfile(one)]
-            self.copy(path1, path2, recursive=recursive, maxdepth=maxdepth, on_error="raise")
-            self._delete(doomed)
-            return
-        for one in sources if recursive and isinstance(path2, str | os.PathLike) else []:
-            if f"{self._real(path2)}/".startswith(f"{self._real(one).rstrip('/')}/"):
-                raise InvalidArgumentError(f"{one} cannot be moved to {path2}, which lies inside")
-        self.copy(path1, path2, recursive=recursive, maxdepth=maxdepth, on_error="raise")
-        self.rm(path1, recursive=recursive, maxdepth=maxdepth)
+        moving.move(self, path1, path2, recursive=recursive, maxdepth=maxdepth)
+
+    def _drop_empty(self, path: str) -> None:
+        """Deletes what stands for the empty directories at and below a path."""
+        opened, place = self._open_at(self._strip_protocol(path))
+        inside = opened.store.list(listing.as_prefix(place.key))
+        failures = opened.store.delete_many([o.key for o in inside if o.key.endswith("/") and not o.size])
+        if failures:
+            raise failures[0][1]
 
     def _real(self, path: Any) -> str:
         """The same for each spelling of a path."""
@@ -463,21 +522,39 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
     def _is_same(self, path1: str, path2: str) -> bool:
         return self._real(path1) == self._real(path2)
 
-    def cp_file(self, path1: str, path2: str, **_: Any) -> None:
+    async def _copy(
+        self, path1: Any, path2: Any, recursive: bool = False, on_error: str | None = None, **options: Any
+    ) -> None:
+        """As fsspec's, which ignores by default what is not there when it copies a tree: that may be the
+        target's bucket."""
+        await super()._copy(path1, path2, recursive=recursive, on_error=on_error or "raise", **options)
+
+    def cp_file(self, path1: str, path2: str, copied: list[Copied] | None = None, **_: Any) -> None:
         """Copies inside of a store without the bytes passing through here, between two of them with. Nothing
-        for a directory, which is there with what lies in it."""
+        for a directory, which is there with what lies in it.
+
+        :param copied: gets what was copied, in the version that it had before.
+        """
         # Callers that move delete path1 next.
         if self._is_same(path1, path2):
             raise InvalidArgumentError(f"{path1} and {path2} are the same")
-        opened, place = self._open_at(self._strip_protocol(path1))
-        if place.key and self._copy_object(opened.store, place.key, path2):
-            return
+        path = self._strip_protocol(path1)
+        opened, place = self._open_at(path)
+        if place.key:
+            try:
+                version = opened.store.head(place.key).etag if copied is not None else ""
+            except NotFoundError:
+                version = None
+            if version is not None and self._copy_object(opened.store, place.key, path2):
+                if copied is not None:
+                    copied.append(Copied(path, self._real(path2), version))
+                return
         if not self.isdir(path1):
             raise NotFoundError(f"{path1}: no such object")
 
     def _copy_object(self, source: Store, key: str, path2: str) -> bool:
         """False: there is no such object."""
-        target, to = self.locate(path2)
+        target, to = self.locate_to_write(path2)
         try:
             if source is target:
                 source.copy(key, to)
@@ -492,8 +569,8 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
             return False
         job = _native.CopyJob(source._native, target._native, [(key, to, False, 0, "")], {})
         job.run()
-        for failed, _code, message in job.failures():
-            raise OSError(f"{failed}: {message}")
+        for failed, code, message in job.failures():
+            raise error_of(code, f"{failed}: {message}")
         return True
 
     def rm_file(self, path: str, **_: Any) -> None:
@@ -525,7 +602,7 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
                 raise failures[0][1]
 
     def _to_delete(self, path: str, recursive: bool, maxdepth: int | None) -> Iterable[str]:
-        if fsspec.asyn.has_magic(path) or maxdepth is not None:
+        if self.has_wildcard(path) or maxdepth is not None:
             found = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
             return [p for p in found if self.isfile(p)]
         if not recursive:
@@ -551,6 +628,11 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         return store.presign(key, method=method, lifetime=expiration)
 
     # --- open files ---
+
+    def start_transaction(self) -> Any:
+        if self._intrans:
+            raise InvalidArgumentError(transactions.NESTED)
+        return super().start_transaction()
 
     def open(
         self,

@@ -54,15 +54,17 @@ def describe(store: Store, place: Location, path: str, *, can_list: bool) -> Ent
     raise NotFoundError(f"{path}: no such object, and none below it")
 
 
-def list_directory(store: Store, place: Location, prefix: str = "") -> list[Entry]:
+def list_directory(store: Store, place: Location, path: str, prefix: str = "") -> list[Entry]:
     """What lies directly in a directory and begins with ``prefix``, by name. Empty as well when there is no
-    such directory."""
-    folder = as_prefix(place.key)
+    such directory. The path as a listing has it: a slash at its end belongs to a name, as of ``a/`` in ``a``
+    where there is an object ``a//b``."""
+    is_nameless = not place.key and path == place.front != "/"  # in the bucket, not the bucket
+    folder = "/" if is_nameless else as_prefix(place.key)
     entries = []
     for info in store.list(folder + prefix, recursive=False):
         if info.key == folder:  # an object that stands for the directory itself
             continue
-        path = place.front + info.key.rstrip("/")
+        path = place.front + info.key.removesuffix("/")
         entries.append(directory_entry(path) if info.key.endswith("/") else file_entry(path, info))
     # "a" and "a/" may both be there: one file and one directory of one name; the file is what info() finds.
     named: dict[str, Entry] = {}
@@ -81,7 +83,7 @@ def list_tree(store: Store, place: Location, prefix: str = "") -> tuple[dict[str
     for info in store.list(folder + prefix):
         inner = info.key[len(folder) :]
         at = inner.rfind("/")
-        while at > 0:
+        while at >= 0:  # 0: of a name that begins with a slash, the directory without a name
             path = place.front + folder + inner[:at]
             if path in directories:
                 break

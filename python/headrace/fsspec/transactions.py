@@ -6,6 +6,13 @@ from typing import Any
 
 from fsspec.transaction import Transaction as FsspecTransaction
 
+from headrace.errors import InvalidArgumentError
+
+NESTED = (
+    "a transaction of this file system is open; it shows all files at its end, also those of functions that it "
+    "calls: begin no other in it"
+)
+
 
 class Transaction(FsspecTransaction):  # type: ignore[misc]
     """fsspec's, but a file that cannot be made visible takes those after it along: they are discarded, and
@@ -13,6 +20,12 @@ class Transaction(FsspecTransaction):  # type: ignore[misc]
 
     fs: Any
     files: Any
+
+    def start(self) -> None:
+        # fsspec's forgets the files of the one that is open.
+        if self.fs._intrans:
+            raise InvalidArgumentError(NESTED)
+        super().start()
 
     def complete(self, commit: bool = True) -> None:
         files, self.files = list(self.files), type(self.files)()

@@ -13,11 +13,13 @@ from fsspec.registry import registry
 from fsspec.utils import stringify_path
 
 from headrace.errors import InvalidArgumentError
-from headrace.fsspec import listing
+from headrace.fsspec import directories, listing, moving
 from headrace.fsspec.filesystem import HeadraceFileSystem
 from headrace.fsspec.listing import Entry
 from headrace.fsspec.locations import Location, in_buckets, in_files, in_repositories, on_web
+from headrace.fsspec.moving import Copied
 from headrace.fsspec.options import plain
+from headrace.store.store import Store
 from headrace.store.urls import local_path
 
 
@@ -142,16 +144,71 @@ class LocalFileSystem(HeadraceFileSystem):
     def rmdir(self, path: str) -> None:
         os.rmdir(self._strip_protocol(path))
 
-    def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
-        found = {entry["name"]: entry for entry in super().ls(path, **options)}
-        folder = self._strip_protocol(path)
-        if os.path.isdir(folder):  # the store does not see empty directories
-            with os.scandir(folder) as inside:
-                for one in inside:
-                    if one.path not in found and one.is_dir():
-                        found[one.path] = listing.directory_entry(one.path)
+    def _entries(self, path: str) -> list[Entry]:
+        found = {entry["name"]: entry for entry in super()._entries(path)}
+        for folder in directories.inside(path):
+            found.setdefault(folder, listing.directory_entry(folder))
+        return [found[name] for name in sorted(found)]
+
+    def find(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        withdirs: bool = False,
+        detail: bool = False,
+        prefix: str = "",
+        **options: Any,
+    ) -> Any:
+        found = super().find(path, maxdepth, withdirs, detail=True, prefix=prefix, **options)
+        path = self._strip_protocol(path)
+        if withdirs and os.path.isdir(path):
+            begin = os.path.join(path, prefix)
+            folders = [one for one in directories.below(path, maxdepth) if one.startswith(begin)]
+            for one in folders if prefix else [path, *folders]:
+                found.setdefault(one, listing.directory_entry(one))
         names = sorted(found)
-        return [found[name] for name in names] if detail else names
+        return {name: found[name] for name in names} if detail else names
+
+    def locate_to_write(self, path: str) -> tuple[Store, str]:
+        """As programs do: through a link, to the file that it names."""
+        return self.locate(os.path.realpath(self._strip_protocol(path)))
+
+    def forget(self, path: str) -> None:
+        super().forget(path)
+        super().forget(os.path.realpath(self._strip_protocol(path)))
+
+    def cp_file(self, path1: str, path2: str, copied: list[Copied] | None = None, **options: Any) -> None:
+        super().cp_file(path1, path2, copied, **options)
+        if os.path.isdir(self._strip_protocol(path1)):
+            self.makedirs(path2, exist_ok=True)
+
+    def mv(
+        self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **options: Any
+    ) -> None:
+        """One path is renamed, whatever is in it; only from one file system of the machine to another is it
+        copied. Lists and patterns as in a store."""
+        source = self._strip_protocol(path1)
+        is_one = isinstance(source, str) and not isinstance(path2, list) and maxdepth is None
+        if not is_one or not os.path.lexists(source):
+            super().mv(path1, path2, recursive, maxdepth, **options)
+            return
+        if os.path.isdir(source) and not os.path.islink(source):
+            if not recursive:
+                raise InvalidArgumentError(f"{path1}: a directory; recursive=True moves it")
+            moving.refuse_inside(self, source, path2)
+        target = self._strip_protocol(path2)
+        into = os.path.isdir(target) or str(path2).endswith("/")
+        if into and not str(path1).endswith("/"):
+            target = os.path.join(target, os.path.basename(source))
+        if self._is_same(source, target):
+            raise InvalidArgumentError(f"{path1} and {target} are the same")
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        directories.move(source, target)
+        self.forget(source)
+        self.forget(target)
+
+    def _drop_empty(self, path: str) -> None:
+        directories.drop_empty(self._strip_protocol(path))
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None, **options: Any) -> None:
         paths = self._strip_protocol(path if isinstance(path, list) else [path])

@@ -38,7 +38,7 @@ class WrittenFile(io.BufferedIOBase):
         self._is_new = mode == "xb"
         if self._is_new and fs.exists(path):
             raise FileExistsError(f"{path}: exists")
-        self._store, self._key = fs.locate(path)
+        self._store, self._key = fs.locate_to_write(path)
         self._part_bytes = max(part_bytes, PART_BYTES)
         self._buffer = bytearray()
         self._upload: _native.Upload | None = None
