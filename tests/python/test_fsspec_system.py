@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import http.server
+import inspect
 import json
 import multiprocessing
 import os
@@ -11,6 +13,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -256,6 +259,49 @@ def test_coroutines_and_calls_within_a_running_loop(fs: Any, s3: simulator.Serve
     awaited.close()
 
 
+def test_coroutines_take_what_those_of_fsspec_take() -> None:
+    def parameters(call: Any) -> tuple[list[str], set[str], bool]:
+        """(those that must be given, all, whether others may be)."""
+        found = inspect.signature(call).parameters.values()
+        named = [one for one in found if one.kind == one.POSITIONAL_OR_KEYWORD]
+        needed = [one.name for one in named if one.default is one.empty]
+        return needed, {one.name for one in found}, any(one.kind == one.VAR_KEYWORD for one in found)
+
+    base = fsspec.asyn.AsyncFileSystem
+    for cls in headrace.fsspec.vendors.CLASSES:
+        for name, theirs in inspect.getmembers(base):
+            is_stream = inspect.isasyncgenfunction(theirs)
+            if not (is_stream or inspect.iscoroutinefunction(theirs)):
+                continue
+            ours: Any = getattr(cls, name)
+            kind = inspect.isasyncgenfunction if is_stream else inspect.iscoroutinefunction
+            assert kind(ours), (cls, name)
+            if "arguments" in inspect.signature(ours).parameters:  # the blocking one on a thread
+                ours = getattr(cls, name[1:])
+            needed, all_of_ours, takes_more = parameters(ours)
+            expected, all_of_theirs, _ = parameters(theirs)
+            assert needed == expected, (cls, name)
+            assert takes_more or all_of_ours >= all_of_theirs, (cls, name)
+
+
+def test_directories_go_up_as_coroutines(fs: Any, s3: simulator.Server, tmp_path: Path) -> None:
+    for name in ("x", "e/y"):
+        (tmp_path / "up" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "up" / name).write_text(name)
+    awaited = hr.fs("s3://b", asynchronous=True, memory="32MiB", endpoint=s3.endpoint)
+    asyncio.run(awaited._put(f"{tmp_path}/up", "b/1", recursive=True))
+    fs.put(f"{tmp_path}/up", "b/2", recursive=True)
+    assert fs.cat("b", recursive=True) == {
+        "b/1/x": b"x",
+        "b/1/e/y": b"e/y",
+        "b/2/x": b"x",
+        "b/2/e/y": b"e/y",
+    }
+    # On the threads of coroutines, and so beside each other.
+    assert fs.put.__wrapped__.__func__ is fsspec.asyn.AsyncFileSystem._put
+    awaited.close()
+
+
 def test_many_threads(fs: Any, data: bytes) -> None:
     fs.pipe_file("b/x", data)
     failures: list[BaseException] = []
@@ -370,6 +416,73 @@ def test_web_servers(s3: simulator.Server, fs: Any) -> None:
     for call in (web.ls, web.find, lambda u: web.pipe_file(u, b"")):
         with pytest.raises(hr.UnsupportedError):
             call(url)
+    web.close()
+
+
+def test_web_urls_with_a_query_are_no_patterns(s3: simulator.Server, fs: Any, tmp_path: Path) -> None:
+    fs.pipe({"b/d/p.txt": b"signed", "b/d/q.txt": b"too"})
+    urls = [fs.sign(f"b/d/{name}.txt", 60) for name in "pq"]
+    missing = fs.sign("b/d/missing", 60)
+    web = hr.fs(urls[0], memory="32MiB")
+    assert web.cat(urls[0]) == b"signed"
+    assert web.cat(urls) == {urls[0]: b"signed", urls[1]: b"too"}
+    assert (web.glob(urls[0]), web.glob(missing)) == ([urls[0]], [])
+    web.get(urls[0], str(tmp_path / "one"))
+    web.get(urls, f"{tmp_path}/all/")
+    assert (tmp_path / "one").read_bytes() == b"signed"
+    assert {one.name for one in (tmp_path / "all").iterdir()} == {"p.txt", "q.txt"}
+    for opened in (fsspec.open_files([f"hr+{url}" for url in urls]), fsspec.open_files(f"hr+{urls[0]}")):
+        with opened[0] as file:
+            assert file.read() == b"signed"
+    for call in (lambda: web.cat(f"{s3.endpoint}/b/*.txt"), lambda: web.get(urls[0], "x", recursive=True)):
+        with pytest.raises(hr.UnsupportedError, match="cannot be listed"):
+            call()
+    web.close()
+
+
+class Echo(http.server.BaseHTTPRequestHandler):
+    """Answers with what was asked for."""
+
+    def do_GET(self) -> None:
+        body = self.requestline.split()[1].encode()  # path has lost slashes
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes 0-{len(body) - 1}/{len(body)}")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def echo() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def test_web_urls_are_asked_for_as_they_are_written(echo: str) -> None:
+    web = hr.fs(echo, memory="32MiB")
+    for path, sent in (
+        ("/d/x", ""),
+        ("/d/a%20b", ""),
+        ("/d%2Fe/x", ""),
+        ("/d%2fe//x?q=1", ""),
+        ("/d+e/%2B,x", "/d+e/%2B%2Cx"),
+        ("/wiki(x)/%C3%BC", ""),
+        ("/%E9/x", ""),
+        ("//d//x", ""),
+        ("/d e/ü", "/d%20e/%C3%BC"),
+        ("/100%/x", "/100%25/x"),
+    ):
+        assert web.cat_file(echo + path).decode() == (sent or path)
+    for path in ("/d/a%2Fb", "/d/%E9"):
+        with pytest.raises(hr.InvalidArgumentError, match="cannot be asked for"):
+            web.cat_file(echo + path)
     web.close()
 
 

@@ -100,6 +100,28 @@ class HttpFileSystem(HeadraceFileSystem):
     def _place(cls, path: str) -> Location:
         return on_web(path)
 
+    def has_wildcard(self, path: str) -> bool:
+        """A question mark is none: it begins the query."""
+        return any(mark in path.partition("?")[0] for mark in "*[")
+
+    def _local_name(self, path: str) -> str:
+        return path.partition("#")[0].partition("?")[0]  # a query may be secret
+
+    async def _expand_path(
+        self, path: Any, recursive: bool = False, maxdepth: int | None = None, **_: Any
+    ) -> list[str]:
+        """The paths themselves, as nothing can be listed."""
+        found = [self._strip_protocol(one) for one in ([path] if isinstance(path, str) else path)]
+        for one in found:
+            if recursive or self.has_wildcard(one):
+                self._check_listing(self._place(one))
+        return found
+
+    async def _glob(self, path: str, maxdepth: int | None = None, **options: Any) -> Any:
+        (name,) = await self._expand_path(path)
+        found = {name: await self._info(name)} if await self._exists(name) else {}
+        return found if options.get("detail") else list(found)
+
 
 class LocalFileSystem(HeadraceFileSystem):
     """Absolute paths of this machine: the same calls as for a store, with the real directories."""
