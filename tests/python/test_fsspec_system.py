@@ -493,6 +493,12 @@ def test_local_files_are_real_files(tmp_path: Path) -> None:
     with fs.open(tmp_path / "new" / "a b%20c", "wb") as file:
         file.write(b"x")
     assert (tmp_path / "new" / "a b%20c").read_bytes() == b"x"
+    with fs.open(tmp_path / "new" / "large", "wb") as file:
+        file.write(bytes(9 * MIB))
+        hidden = [one.name[:17] for one in (tmp_path / "new").iterdir() if one.name[0] == "."]
+        assert hidden == [".headrace-upload-"], "beside it: / is not everybody's"
+        assert [one["name"] for one in fs.ls(tmp_path / "new")] == [str(tmp_path / "new" / "a b%20c")]
+    assert sorted(one.name for one in (tmp_path / "new").iterdir()) == ["a b%20c", "large"]
     assert fs.ls(tmp_path, detail=False) == [str(tmp_path / "made"), str(tmp_path / "new")]
     assert fs.cat_file(f"file://{tmp_path}/new/a b%20c") == b"x"
     fs.rm(str(tmp_path / "new"), recursive=True)

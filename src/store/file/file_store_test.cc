@@ -313,6 +313,22 @@ TEST_F(FileStoreTest, AnUploadBelongsToItsKey) {
   EXPECT_TRUE(store_->abort_upload("y", *upload_id).ok());
 }
 
+TEST_F(FileStoreTest, AnUploadLiesBesideItsObject) {
+  write("x", "1");
+  write("dir/.headrace-upload-killed/owner", "");
+  const auto upload_id = store_->create_upload("dir/y");
+  ASSERT_TRUE(upload_id);
+  EXPECT_TRUE(fs::exists(path("dir/.headrace-upload-" + *upload_id)));
+  EXPECT_FALSE(fs::exists(path("dir/.headrace-upload-killed")));
+  EXPECT_THAT(names_in_root(), ::testing::UnorderedElementsAre("dir", "x"));
+  EXPECT_THAT(keys(), ElementsAre("x"));
+  const UploadedPart part{1, put("dir/y", Op::kPutPart, *upload_id).etag};
+  ASSERT_TRUE(store_->complete_upload("dir/y", *upload_id, {{part}}));
+  EXPECT_THAT(keys(), ElementsAre("dir/y", "x"));
+  EXPECT_FALSE(fs::exists(path("dir/.headrace-upload-" + *upload_id)));
+  EXPECT_EQ(store_->create_upload("x/below").error().code(), Code::kUnsupported);
+}
+
 TEST_F(FileStoreTest, LeftOverTemporaryFilesAreRemovedWhereItWrites) {
   write(".headrace-aaaaaaaaaa.tmp", "left over");
   write("dir/.headrace-bbbbbbbbbb.tmp", "left over");

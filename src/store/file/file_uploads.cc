@@ -34,23 +34,24 @@ Result<Fd> take_ownership(const std::string& folder) {
 }  // namespace
 
 FileUploads::~FileUploads() {
-  for (const auto& [id, upload] : uploads_) remove_directory(folder_of(id));
+  for (const auto& [id, upload] : uploads_) remove_directory(upload.folder);
 }
 
-std::string FileUploads::folder_of(std::string_view id) const {
-  return root_ + "/" + std::string(kUploadPrefix) + std::string(id);
+std::string FileUploads::directory_of(const std::string& key) const {
+  const std::size_t slash = key.rfind('/');
+  return slash == std::string::npos ? root_ : root_ + "/" + key.substr(0, slash);
 }
 
 std::string FileUploads::part_path(const std::string& folder, std::uint32_t part_number) {
   return folder + "/part-" + std::to_string(part_number);
 }
 
-void FileUploads::remove_stale() noexcept {
-  DIR* const entries = ::opendir(root_.c_str());
+void FileUploads::remove_stale(const std::string& directory) noexcept {
+  DIR* const entries = ::opendir(directory.c_str());
   if (entries == nullptr) return;
   while (const dirent* entry = ::readdir(entries)) {
     if (!std::string_view(entry->d_name).starts_with(kUploadPrefix)) continue;
-    const std::string folder = root_ + "/" + entry->d_name;
+    const std::string folder = directory + "/" + entry->d_name;
     Fd fd(::open((folder + kOwner).c_str(), O_RDWR | O_CLOEXEC));
     // Without an owner file: about to get one, or its creator died before. rmdir() fails unless it
     // is empty; a creator who finds its folder gone makes another.
@@ -61,17 +62,23 @@ void FileUploads::remove_stale() noexcept {
 }
 
 Result<std::string> FileUploads::create(const std::string& key) {
-  HEADRACE_TRY(make_directories(root_));
-  remove_stale();
+  const std::string directory = directory_of(key);
+  HEADRACE_TRY(make_directories(directory));
+  remove_stale(directory);
   while (true) {
-    std::string folder = folder_of("XXXXXX");
-    if (::mkdtemp(folder.data()) == nullptr) return errno_status(errno, "create " + folder);
+    std::string folder = directory + "/" + std::string(kUploadPrefix) + "XXXXXX";
+    if (::mkdtemp(folder.data()) == nullptr) {
+      if (errno == ENOTDIR)
+        return Status(Code::kUnsupported, "an object is in the way of directory " + directory);
+      return errno_status(errno, "create " + folder);
+    }
     HEADRACE_TRY_ASSIGN(Fd owner, take_ownership(folder));
     if (!owner) continue;
     std::string id = folder.substr(folder.size() - 6);
     MutexLock lock(mutex_);
-    uploads_[id] = Upload{key, std::move(owner)};
-    return id;
+    // In another directory the same may have been drawn.
+    if (uploads_.try_emplace(id, Upload{key, folder, std::move(owner)}).second) return id;
+    remove_directory(folder);
   }
 }
 
@@ -80,7 +87,7 @@ Result<std::string> FileUploads::find(std::string_view key, std::string_view id)
   const auto it = uploads_.find(id);
   if (it == uploads_.end() || it->second.key != key)
     return Status(Code::kNotFound, "no such upload");
-  return folder_of(id);
+  return it->second.folder;
 }
 
 Result<std::string> FileUploads::put_part(const Request& request, std::span<const std::byte> bytes,

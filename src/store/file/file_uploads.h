@@ -1,7 +1,8 @@
 #pragma once
 /// \file
 /// FileUploads: multipart uploads as folders of part files,
-/// `<root>/.headrace-upload-<id>/part-<number>`.
+/// `<directory of the object>/.headrace-upload-<id>/part-<number>`: whoever may write the object
+/// may write there (the root may be "/"), and it is the object's file system.
 ///
 /// The file "owner" in the folder is locked while the store that created the upload lives; the
 /// kernel drops the lock with the process, so folders of the dead can be told from those of the
@@ -31,7 +32,8 @@ class FileUploads {
   FileUploads(const FileUploads&) = delete;
   FileUploads& operator=(const FileUploads&) = delete;
 
-  /// Also removes the folders that dead owners left. Errors: of errno_status().
+  /// Also removes the folders that dead owners left beside it. Errors: kUnsupported (an object is
+  /// in the way of the directory), of errno_status().
   Result<std::string> create(const std::string& key) HEADRACE_EXCLUDES(mutex_);
   /// Returns the part's version. Errors: kNotFound (upload), of errno_status().
   Result<std::string> put_part(const Request& request, std::span<const std::byte> bytes,
@@ -46,13 +48,14 @@ class FileUploads {
  private:
   struct Upload {
     std::string key;
+    std::string folder;
     Fd owner;
   };
-  std::string folder_of(std::string_view id) const;
+  std::string directory_of(const std::string& key) const;
   static std::string part_path(const std::string& folder, std::uint32_t part_number);
   /// The folder of a living upload of ours.
   Result<std::string> find(std::string_view key, std::string_view id) HEADRACE_EXCLUDES(mutex_);
-  void remove_stale() noexcept;
+  static void remove_stale(const std::string& directory) noexcept;
 
   const std::string root_;
   Mutex mutex_;
