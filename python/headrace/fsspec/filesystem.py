@@ -43,13 +43,12 @@ from headrace.fsspec.transactions import Transaction
 from headrace.fsspec.writing import CompressedFile, TextFile, WrittenFile
 from headrace.store.store import Store
 
+SECRETS = ("secret_key", "secret", "session_token", "token")
+
 
 def _plain(path: Any) -> Any:
     """Paths as text, of one or a list."""
     return [stringify_path(one) for one in path] if isinstance(path, list | tuple) else stringify_path(path)
-
-
-SECRETS = ("secret_key", "secret", "session_token", "token")
 
 
 def _coroutine(name: str) -> Any:
@@ -330,13 +329,20 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
 
     # --- reading ---
 
-    async def _cat(self, path: Any, recursive: bool = False, **options: Any) -> Any:
+    async def _cat(
+        self,
+        path: Any,
+        recursive: bool = False,
+        on_error: str = "raise",
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> Any:
         """As fsspec's; with ``recursive`` the files alone, which that takes together with their directories."""
         if recursive:
             found = await self._expand_path(path, recursive=True)
             are_files = await self.in_thread(lambda: for_each(self.isfile, found))
             path = [one for one, is_file in zip(found, are_files, strict=True) if is_file]
-        return await super()._cat(path, recursive=False, **options)
+        return await super()._cat(path, False, on_error, batch_size, **options)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         opened, place = self._open_at(self._strip_protocol(path))
@@ -523,11 +529,18 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         return self._real(path1) == self._real(path2)
 
     async def _copy(
-        self, path1: Any, path2: Any, recursive: bool = False, on_error: str | None = None, **options: Any
+        self,
+        path1: Any,
+        path2: Any,
+        recursive: bool = False,
+        on_error: str | None = None,
+        maxdepth: int | None = None,
+        batch_size: int | None = None,
+        **options: Any,
     ) -> None:
         """As fsspec's, which ignores by default what is not there when it copies a tree: that may be the
         target's bucket."""
-        await super()._copy(path1, path2, recursive=recursive, on_error=on_error or "raise", **options)
+        await super()._copy(path1, path2, recursive, on_error or "raise", maxdepth, batch_size, **options)
 
     def cp_file(self, path1: str, path2: str, copied: list[Copied] | None = None, **_: Any) -> None:
         """Copies inside of a store without the bytes passing through here, between two of them with. Nothing

@@ -108,7 +108,7 @@ class HttpFileSystem(HeadraceFileSystem):
         return path.partition("#")[0].partition("?")[0]  # a query may be secret
 
     async def _expand_path(
-        self, path: Any, recursive: bool = False, maxdepth: int | None = None, **_: Any
+        self, path: Any, recursive: bool = False, maxdepth: int | None = None, assume_literal: bool = False
     ) -> list[str]:
         """The paths themselves, as nothing can be listed."""
         found = [self._strip_protocol(one) for one in ([path] if isinstance(path, str) else path)]
