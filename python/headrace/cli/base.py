@@ -13,6 +13,7 @@ from headrace import _native
 from headrace.base.live import Closing
 from headrace.cli.declare import Where
 from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError, NotFoundError
+from headrace.store import urls
 from headrace.store.repositories import split_repository
 from headrace.store.settings import ObjectSettings
 from headrace.store.store import Store
@@ -138,12 +139,8 @@ def is_local(url: str) -> bool:
 
 def local_path(url: str) -> str:
     """The path of a local URL. Raises InvalidArgumentError for a file URL that names another machine."""
-    if not url.startswith("file://"):
-        return url
-    host, slash, path = url.removeprefix("file://").partition("/")
-    if not slash or host not in ("", "localhost"):
-        raise InvalidArgumentError(f"{url}: a file URL has three slashes, as file:///data/x")
-    return f"/{path}"
+    path = urls.local_path(url)
+    return url if path is None else path
 
 
 def local_file(text: str, name: str) -> str:

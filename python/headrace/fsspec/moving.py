@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.errors import ChangedError, InvalidArgumentError, NotFoundError
+from headrace import _native
+from headrace.errors import InvalidArgumentError
+from headrace.fsspec.opened import Opened
 from headrace.fsspec.threads import for_each
 
 if TYPE_CHECKING:
     from headrace.fsspec.filesystem import HeadraceFileSystem
+
+BATCH = 50
+"""Objects that are looked at one after the other, and deleted in one request."""
 
 
 class Copied(NamedTuple):
@@ -31,12 +36,12 @@ def move(fs: HeadraceFileSystem, path1: Any, path2: Any, *, recursive: bool, max
     if not copied and not recursive:
         raise InvalidArgumentError(f"{path1}: only directories; recursive=True moves those")
     _refuse_lost(copied)
-    changed = _delete(fs, copied)
+    errors = _delete(fs, copied)
     if maxdepth is None:
         for one in trees:
             fs._drop_empty(one)
-    if changed:
-        raise ChangedError(f"{changed[0]}: was written while it was moved, so it is still there as well")
+    if errors:
+        raise errors[0]
 
 
 def refuse_inside(fs: HeadraceFileSystem, source: str, target: str) -> None:
@@ -61,16 +66,23 @@ def _refuse_lost(copied: list[Copied]) -> None:
             )
 
 
-def _delete(fs: HeadraceFileSystem, copied: list[Copied]) -> list[str]:
-    """Deletes the sources; returns those that stay, because they are another version by now."""
+def _delete(fs: HeadraceFileSystem, copied: list[Copied]) -> list[Exception]:
+    """Deletes the sources, but for those that are another version by now; returns the errors."""
+    by_root: dict[str, list[tuple[str, str]]] = {}
+    for one in copied:
+        place = fs._place(one.source)
+        by_root.setdefault(place.root, []).append((place.key, one.version))
+    batches = [
+        (fs._stores.get(root), found[at : at + BATCH])
+        for root, found in by_root.items()
+        for at in range(0, len(found), BATCH)
+    ]
 
-    def is_same(one: Copied) -> bool:
-        opened, place = fs._open_at(one.source)
-        try:
-            return opened.store.head(place.key).etag == one.version
-        except NotFoundError:
-            return True
+    def remove(batch: tuple[Opened, list[tuple[str, str]]]) -> list[tuple[str, Exception]]:
+        opened, found = batch
+        keys = [key for key, _ in found]
+        for key in keys:
+            opened.versions.forget(key)
+        return _native.remove_copied(opened.store._native, keys, [version for _, version in found])
 
-    unchanged = for_each(is_same, copied)
-    fs._delete(one.source for one, is_old in zip(copied, unchanged, strict=True) if is_old)
-    return [one.source for one, is_old in zip(copied, unchanged, strict=True) if not is_old]
+    return [error for failures in for_each(remove, batches) for _, error in failures]
