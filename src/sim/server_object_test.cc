@@ -196,6 +196,19 @@ TEST_F(ServerTest, CopiesObjects) {
             "InvalidRequest");
 }
 
+TEST_F(ServerTest, VersionsOfCopySourcesAreToldFromKeys) {
+  client().put("/b/k", "another");
+  client().put("/b/k%3FversionId%3Dnull", "the one");
+  const auto copy = [this](const char* source) {
+    return client().put("/b/to", "", {{"x-amz-copy-source", source}}).status;
+  };
+  EXPECT_EQ(copy("b/k%3FversionId%3Dnull"), 200);
+  EXPECT_EQ(client().get("/b/to").body, "the one");
+  EXPECT_EQ(copy("b/k?versionId=null"), 200);
+  EXPECT_EQ(client().get("/b/to").body, "another");
+  EXPECT_EQ(copy("b/k?versionId=abc"), 501);
+}
+
 TEST_F(ServerTest, DeletesInBatches) {
   for (const char* key : {"/b/1", "/b/2", "/b/3"}) client().put(key, "x");
   const TestResponse response =
@@ -234,6 +247,17 @@ TEST_F(ServerTest, ListsInPages) {
   EXPECT_EQ(client().get("/b", {}, "continuation-token=zz&list-type=2").xml("Code"),
             "InvalidArgument");
   EXPECT_EQ(client().get("/b", {}, "list-type=2&max-keys=x").xml("Code"), "InvalidArgument");
+}
+
+TEST_F(ServerTest, AMarkerThatEqualsThePrefixIsAKey) {
+  for (const char* key : {"/b/dir/", "/b/dir/a", "/b/dir/b/c", "/b/e"}) client().put(key, "x");
+  const std::string list = "delimiter=%2F&marker=dir%2F&prefix=";
+  EXPECT_EQ(client().get("/b", {}, list + "dir%2F").xml("Key"), "dir/a");
+  EXPECT_EQ(client().get("/b", {}, list).xml("Key"), "e");  // there it covers the others
+  const std::string versions = "delimiter=%2F&key-marker=dir%2F&prefix=dir%2F&versions=";
+  EXPECT_EQ(client().get("/b", {}, versions).xml("Key"), "dir/a");
+  const std::string longer = "delimiter=%2Fb&marker=dir%2Fb&prefix=dir%2Fb";
+  EXPECT_EQ(client().get("/b", {}, longer).xml("Key"), "dir/b/c");
 }
 
 TEST_F(ServerTest, BucketsComeAndGo) {

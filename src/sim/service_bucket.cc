@@ -162,9 +162,12 @@ S3Code read_query(const Target& target, std::string_view position, ListQuery& qu
   return S3Code::kNone;
 }
 
-/// A marker that is a common prefix stands for all that it covers.
+/// A marker that is a common prefix stands for all that it covers. It ends with the first delimiter
+/// behind the prefix: "dir/" is a key where the prefix is "dir/".
 void skip_covered(ListQuery& query) {
-  if (!query.delimiter.empty() && query.after.ends_with(query.delimiter)) {
+  if (query.delimiter.empty() || !query.after.starts_with(query.prefix)) return;
+  const std::size_t at = query.after.find(query.delimiter, query.prefix.size());
+  if (at != std::string::npos && at + query.delimiter.size() == query.after.size()) {
     query.skip_prefix = query.after;
   }
 }

@@ -290,15 +290,16 @@ S3Code Service::keep_beside(int fd, std::string_view fields, const ObjectSums& s
 S3Code Service::open_copy_source(const http::RequestHead& head,
                                  std::shared_ptr<const OpenFile>& out) {
   const std::string_view google = head.header("x-goog-copy-source");
-  auto decoded = http::decode(google.empty() ? head.header("x-amz-copy-source") : google);
+  const std::string_view escaped = google.empty() ? head.header("x-amz-copy-source") : google;
+  // Before it is decoded: "%3FversionId=" belongs to the key.
+  const std::size_t version = escaped.find("?versionId=");
+  if (version != std::string_view::npos && escaped.substr(version) != "?versionId=null") {
+    return S3Code::kNotImplemented;
+  }
+  auto decoded = http::decode(escaped.substr(0, version));
   if (!decoded) return S3Code::kInvalidArgument;
   std::string_view source = *decoded;
   if (source.starts_with('/')) source.remove_prefix(1);
-  const std::size_t version = source.find("?versionId=");
-  if (version != std::string_view::npos && source.substr(version) != "?versionId=null") {
-    return S3Code::kNotImplemented;
-  }
-  source = source.substr(0, version);
   const std::size_t slash = source.find('/');
   if (slash == std::string_view::npos || slash + 1 == source.size())
     return S3Code::kInvalidArgument;
