@@ -28,7 +28,7 @@ constexpr std::uint64_t kNewObject = bits(Kind::kPutObject, Kind::kCopyObject, K
 constexpr std::uint64_t kWhole = bits(Kind::kPutObject, Kind::kCopyObject, Kind::kCompleteUpload);
 
 /// A name, the operations that know it, and the values that they know, comma-separated (empty:
-/// all).
+/// all). Operations that know other values of the same name have an entry of their own.
 struct Known {
   std::string_view name;
   std::uint64_t kinds;
@@ -86,7 +86,8 @@ constexpr std::array kFields = std::to_array<Known>({
     {"content-range", 0},  // S3 has no writes of parts of an object by it
     {"if-match", kRead | kWhole | bit(Kind::kDeleteObject)},
     {"if-modified-since", kRead},
-    {"if-none-match", kRead | kWhole},
+    {"if-none-match", kRead},
+    {"if-none-match", kWhole, "*"},
     {"if-unmodified-since", kRead},
     {"x-amz-acl", kNewObject | bit(Kind::kCreateBucket),
      "private,bucket-owner-read,bucket-owner-full-control"},
@@ -114,6 +115,7 @@ constexpr std::array kFields = std::to_array<Known>({
     {"x-amz-max-parts", bit(Kind::kGetAttributes)},
     {"x-amz-metadata-directive", bit(Kind::kCopyObject), "COPY,REPLACE"},
     {"x-amz-object-attributes", bit(Kind::kGetAttributes)},
+    {"x-amz-optional-object-attributes", kList, "RestoreStatus"},  // nothing is ever restored
     {"x-amz-object-ownership", bit(Kind::kCreateBucket), "BucketOwnerEnforced"},
     {"x-amz-part-number-marker", bit(Kind::kGetAttributes)},
     {"x-amz-request-payer", kAny, "requester"},
@@ -139,11 +141,12 @@ constexpr std::array kFields = std::to_array<Known>({
 });
 
 template <std::size_t kCount>
-const Known* find_known(const std::array<Known, kCount>& table, std::string_view name) {
-  const auto at = std::find_if(table.begin(), table.end(), [name](const Known& known) {
-    return http::equals_ignoring_case(known.name, name);
+bool is_known(const std::array<Known, kCount>& table, std::string_view name, Kind kind,
+              std::string_view value) {
+  return std::any_of(table.begin(), table.end(), [&](const Known& known) {
+    return (known.kinds & bit(kind)) != 0 && http::equals_ignoring_case(known.name, name) &&
+           (known.values.empty() || http::list_contains(known.values, value));
   });
-  return at == table.end() ? nullptr : &*at;
 }
 
 bool begins_with(std::string_view name, std::string_view prefix) {
@@ -156,11 +159,6 @@ bool has_meaning(std::string_view name) {
          http::equals_ignoring_case(name, "content-range");
 }
 
-bool is_known(const Known* known, Kind kind, std::string_view value) {
-  if (known == nullptr || (known->kinds & bit(kind)) == 0) return false;
-  return known->values.empty() || http::list_contains(known->values, value);
-}
-
 bool is_known_field(const http::Field& field, Kind kind) {
   if (begins_with(field.name, "x-amz-meta-")) return ((kNewObject | kPut) & bit(kind)) != 0;
   ChecksumKind ignored;
@@ -168,7 +166,7 @@ bool is_known_field(const http::Field& field, Kind kind) {
     return ((kPut | bits(Kind::kUploadPart, Kind::kCompleteUpload, Kind::kDeleteObjects)) &
             bit(kind)) != 0;
   }
-  return is_known(find_known(kFields, field.name), kind, field.value);
+  return is_known(kFields, field.name, kind, field.value);
 }
 
 bool is_content_hash(std::string_view text) {
@@ -204,7 +202,7 @@ S3Code check_allowed(const http::RequestHead& head, const Target& target, std::s
     return S3Code::kNotImplemented;
   };
   for (const auto& [name, value] : target.query) {
-    if (!is_known(find_known(kParameters, name), target.kind, value)) {
+    if (!is_known(kParameters, name, target.kind, value)) {
       return refuse("the parameter", name, value);
     }
   }

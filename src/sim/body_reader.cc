@@ -167,6 +167,9 @@ S3Code BodyReader::open(const http::RequestHead& head, const Target& target) {
       if (!expected_payload_bytes_) fail(S3Code::kInvalidArgument);
     }
   }
+  const std::uint64_t announced_bytes =
+      is_aws_chunked_ ? expected_payload_bytes_.value_or(0) : left_bytes_;
+  if (target.fd >= 0 && announced_bytes > target.max_file_bytes) fail(S3Code::kEntityTooLarge);
   if (error_ == S3Code::kNone) fail(add_header_checks(head, target));
   return error_;
 }
@@ -177,7 +180,11 @@ void BodyReader::take_payload(std::string_view bytes) {
   if (md5_sum_) md5_sum_->update(bytes);
   for (Check& check : checks_) check.checksum->update(bytes);
   if (target_.fd >= 0) {
-    if (!write_all(target_.fd, bytes)) fail(S3Code::kInternalError);
+    if (payload_bytes_ > target_.max_file_bytes) {
+      fail(S3Code::kEntityTooLarge);
+    } else if (!write_all(target_.fd, bytes)) {
+      fail(S3Code::kInternalError);
+    }
   } else if (memory_.size() + bytes.size() > target_.max_memory_bytes) {
     fail(S3Code::kMaxMessageLengthExceeded);
   } else {

@@ -43,13 +43,14 @@ class BodyReader {
   struct Target {
     int fd = -1;                       ///< Payload is written here; -1: kept in memory.
     std::size_t max_memory_bytes = 0;  ///< More is kMaxMessageLengthExceeded.
-    std::string_view expected_sha256;  ///< 64 hex digits; empty: not checked.
-    bool compute_md5 = false;          ///< See md5().
+    std::uint64_t max_file_bytes = ~std::uint64_t{0};  ///< More is kEntityTooLarge.
+    std::string_view expected_sha256;                  ///< 64 hex digits; empty: not checked.
+    bool compute_md5 = false;                          ///< See md5().
     bool check_fields = true;  ///< False: checksum fields speak of something else than this body.
     bool keep = true;          ///< False: the payload is dropped (the request has failed already).
   };
   /// Reads of the head what decides framing and checks. Errors: kMissingContentLength,
-  /// kInvalidDigest, kInvalidArgument.
+  /// kInvalidDigest, kInvalidArgument, kEntityTooLarge.
   S3Code open(const http::RequestHead& head, const Target& target);
 
   /// Consumes from the front of `bytes`; returns how many. After an error the rest of the body is

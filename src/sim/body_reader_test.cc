@@ -1,7 +1,11 @@
 #include "sim/body_reader.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <utility>
+
+#include "base/fd.h"
 #include "headrace/status.h"
 
 namespace headrace::sim {
@@ -172,6 +176,22 @@ TEST(BodyReader, DroppedBodiesAreStillFramed) {
   EXPECT_EQ(read.code, S3Code::kNone);
   EXPECT_EQ(read.payload, "");
   EXPECT_EQ(read.used_bytes, 5u);
+}
+
+TEST(BodyReader, FilesHaveALimit) {
+  const Fd fd(::memfd_create("body", MFD_CLOEXEC));
+  BodyReader::Target target;
+  target.fd = fd.get();
+  target.max_file_bytes = 4;
+  const std::string chunked = "5\r\nhello\r\n0\r\n\r\n";
+  const std::string fields = std::string(kAwsHead) + "x-amz-decoded-content-length: 5\r\n";
+  for (const auto& [head, body] :
+       {std::pair(length_field("hello"), std::string("hello")),
+        std::pair(fields + length_field(chunked), chunked),
+        std::pair(std::string("Transfer-Encoding: chunked\r\n"), chunked)}) {
+    EXPECT_EQ(read_body(head, body, 100, target).code, S3Code::kEntityTooLarge) << head;
+  }
+  EXPECT_EQ(read_body(length_field("hell"), "hell", 100, target).code, S3Code::kNone);
 }
 
 }  // namespace

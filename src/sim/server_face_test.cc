@@ -50,6 +50,8 @@ TEST_F(FaceTest, UnknownFieldsDoNothing) {
         Case{"PUT", "x-amz-acl", "public-read"}, Case{"PUT", "x-amz-grant-read", "id=x"},
         Case{"PUT", "x-amz-server-side-encryption", "aws:kms"},
         Case{"PUT", "x-amz-object-lock-mode", "GOVERNANCE"},
+        Case{"PUT", "if-none-match", "\"etag\""},
+        Case{"GET", "x-amz-optional-object-attributes", "RestoreStatus"},
         Case{"PUT", "x-amz-if-match-size", "4"}, Case{"PUT", "if-unmodified-since", "x"},
         Case{"PUT", "content-range", "bytes 0-3/8"}, Case{"PUT", "x-amz-new-in-2030", "1"},
         Case{"PUT", "x-amz-copy-source-if-match", "\"x\""}, Case{"GET", "if-range", "\"x\""},
@@ -60,6 +62,14 @@ TEST_F(FaceTest, UnknownFieldsDoNothing) {
     EXPECT_NE(response.xml("Message").find(name), std::string::npos) << response.body;
   }
   EXPECT_EQ(client().get("/b/k").body, "kept");
+}
+
+TEST_F(FaceTest, ListsAreAskedForTheirRestoreStatus) {
+  write_file("b/k", "text");
+  const TestFields wish = {{"x-amz-optional-object-attributes", "RestoreStatus"}};
+  EXPECT_EQ(send("GET", "/b", "list-type=2", wish).xml("Key"), "k");
+  EXPECT_EQ(send("GET", "/b", "versions=", wish).xml("Key"), "k");
+  EXPECT_EQ(send("GET", "/b", "", {{"x-amz-optional-object-attributes", "Other"}}).status, 501);
 }
 
 TEST_F(FaceTest, RemovalsHaveConditions) {
@@ -73,8 +83,8 @@ TEST_F(FaceTest, RemovalsHaveConditions) {
                 .status,
             412);
   const auto batch = [&](const std::string& what) {
-    return client().post("/b", "<Delete><Object><Key>k</Key>" + what + "</Object></Delete>",
-                         "delete=");
+    return client().delete_batch("/b",
+                                 "<Delete><Object><Key>k</Key>" + what + "</Object></Delete>");
   };
   EXPECT_EQ(batch("<ETag>other</ETag>").xml("Code"), "PreconditionFailed");
   EXPECT_EQ(batch("<Size>5</Size>").xml("Code"), "PreconditionFailed");

@@ -268,6 +268,7 @@ void Service::open_body(const http::RequestHead& head, const std::string& payloa
   target.keep = exchange.refusal == S3Code::kNone;
   if (is_payload_hash(payload_hash)) target.expected_sha256 = payload_hash;
   target.compute_md5 = stores_body(kind);
+  if (!exchange.is_google) target.max_file_bytes = kMaxPutBytes;
   if (kind == Kind::kPostForm) target.max_memory_bytes = kMaxFormBytes;
   if (target.keep && stores_body(kind)) {
     exchange.refusal = shared_.storage.create_temporary(exchange.target.bucket, exchange.file);
@@ -332,7 +333,7 @@ S3Code Service::dispatch(const http::RequestHead& head, Exchange& exchange) {
     case Kind::kDeleteObject:
       return delete_object(head, exchange);
     case Kind::kDeleteObjects:
-      return delete_objects(exchange);
+      return delete_objects(head, exchange);
     case Kind::kListObjects:
       return list_bucket(exchange);
     case Kind::kListVersions:

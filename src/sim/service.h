@@ -125,7 +125,7 @@ class Service {
   S3Code copy_object(const http::RequestHead& head, Exchange& exchange);
   S3Code delete_object(const http::RequestHead& head, Exchange& exchange);
   S3Code delete_one(const std::string& bucket, const pugi::xml_node& object);
-  S3Code delete_objects(Exchange& exchange);
+  S3Code delete_objects(const http::RequestHead& head, Exchange& exchange);
   S3Code serve_range(const http::RequestHead& head, const OpenFile& file, Exchange& exchange);
   void add_sums(const http::RequestHead& head, const OpenFile& file, Exchange& exchange);
   WriteCondition write_condition(const http::RequestHead& head, const Exchange& exchange) const;
@@ -133,6 +133,8 @@ class Service {
   S3Code redirect(const http::RequestHead& head, Exchange& exchange);
   bool wants_redirect(const Exchange& exchange) const;
   S3Code open_copy_source(const http::RequestHead& head, std::shared_ptr<const OpenFile>& out);
+  /// Errors: kInvalidRequest.
+  static S3Code check_copied_size(std::uint64_t size_bytes, Exchange& exchange);
   S3Code copy_fields(const http::RequestHead& head, Exchange& exchange, const OpenFile& source,
                      int fd);
   /// The file of the object. Errors: kNoSuchBucket, kNoSuchKey.
@@ -161,6 +163,7 @@ class Service {
   S3Code create_upload(const http::RequestHead& head, Exchange& exchange);
   S3Code upload_part(const http::RequestHead& head, Exchange& exchange);
   S3Code copy_part(const http::RequestHead& head, Exchange& exchange, VersionTag& tag);
+  S3Code sum_part(const std::string& folder, Exchange& exchange, ObjectSums& out) const;
   S3Code complete_upload(const http::RequestHead& head, Exchange& exchange);
   std::shared_ptr<const OpenFile> completed_before(const Exchange& exchange, std::string_view text);
   S3Code abort_upload(Exchange& exchange);
@@ -194,6 +197,9 @@ class Service {
 /// Appends the element of a checksum ("ChecksumCRC32C" of "x-amz-checksum-crc32c"); nothing for
 /// other fields.
 void append_sum_element(std::string_view field, std::string_view value, std::string& out);
+
+/// S3's limit of what one request uploads or copies; Google has none below that of an object.
+constexpr std::uint64_t kMaxPutBytes = 5ULL << 30;
 
 constexpr std::string_view kXmlHead = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
 constexpr std::string_view kXmlNamespace = " xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";

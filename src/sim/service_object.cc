@@ -90,6 +90,17 @@ bool parse_removal(std::string_view modified, std::string_view size, WriteCondit
   return true;
 }
 
+bool has_body_sum(const http::RequestHead& head) {
+  if (!head.header("content-md5").empty()) return true;
+  std::string_view fields = head.fields;
+  http::Field field;
+  ChecksumKind ignored;
+  while (http::next_field(fields, field)) {
+    if (checksum_kind_of(field.name, ignored)) return true;
+  }
+  return false;
+}
+
 /// Nothing is deleted of a batch that asks for more than is known.
 S3Code check_batch(const pugi::xml_node& root) {
   constexpr std::size_t kMaxKeys = 1000;  // S3's
@@ -159,6 +170,10 @@ S3Code Service::serve_range(const http::RequestHead& head, const OpenFile& file,
   response.length_bytes = size_bytes;
   std::optional<http::ResolvedRange> resolved;
   if (const auto text = exchange.target.parameter("partNumber")) {
+    if (!head.header("range").empty()) {
+      exchange.error_detail = "Cannot specify both Range header and partNumber query parameter";
+      return S3Code::kInvalidRequest;
+    }
     const auto number = parse_decimal<std::uint64_t>(*text);
     if (!number || *number < 1) return S3Code::kInvalidArgument;
     resolved = range_of_part(sums_from_text(file.sums), *number, size_bytes);
@@ -345,11 +360,23 @@ S3Code Service::copy_fields(const http::RequestHead& head, Exchange& exchange,
   return keep_beside(fd, fields, sums, exchange);
 }
 
+S3Code Service::check_copied_size(std::uint64_t size_bytes, Exchange& exchange) {
+  if (exchange.is_google || size_bytes <= kMaxPutBytes) return S3Code::kNone;
+  exchange.error_detail =
+      "The specified copy source is larger than the maximum allowable size for a copy source: " +
+      std::to_string(kMaxPutBytes);
+  return S3Code::kInvalidRequest;
+}
+
 S3Code Service::copy_object(const http::RequestHead& head, Exchange& exchange) {
   if (exchange.fate.has_error_in_body) return refuse_in_body(head, exchange);
   const Target& target = exchange.target;
   std::shared_ptr<const OpenFile> source;
   if (const S3Code code = open_copy_source(head, source); code != S3Code::kNone) return code;
+  if (const S3Code code = check_copied_size(source->info.size_bytes, exchange);
+      code != S3Code::kNone) {
+    return code;
+  }
   FileInfo present;
   const StorageClass storage_class = wanted_class(head);
   if (head.header("x-amz-metadata-directive") != "REPLACE" &&
@@ -407,8 +434,13 @@ S3Code Service::delete_one(const std::string& bucket, const pugi::xml_node& obje
   return shared_.storage.remove(bucket, key, condition);
 }
 
-S3Code Service::delete_objects(Exchange& exchange) {
+S3Code Service::delete_objects(const http::RequestHead& head, Exchange& exchange) {
   if (const S3Code code = require_bucket(exchange); code != S3Code::kNone) return code;
+  if (!exchange.is_google && !has_body_sum(head)) {
+    exchange.error_detail =
+        "Missing required header for this request: Content-MD5 OR x-amz-checksum-*";
+    return S3Code::kInvalidRequest;
+  }
   const std::string empty;
   const std::string& text = exchange.body ? exchange.body->memory() : empty;
   pugi::xml_document document;

@@ -104,17 +104,30 @@ void prune(std::string path, std::string_view top) {
   }
 }
 
-/// True when nothing below `path` could be listed; hidden names do not count.
-bool is_empty_tree(const std::string& path) {
+/// True when there is nothing but folders below `path`, the simulator's own aside: what is listed,
+/// but the user's hidden files and links, too.
+bool has_only_folders(const std::string& path) {
+  std::error_code error;
+  std::filesystem::recursive_directory_iterator walk(path, error);
+  for (; !error && walk != std::filesystem::recursive_directory_iterator(); walk.increment(error)) {
+    std::error_code ignored;
+    if (walk->symlink_status(ignored).type() != std::filesystem::file_type::directory) return false;
+    if (walk.depth() == 0 && walk->path().filename() == kHiddenFolder) {
+      walk.disable_recursion_pending();
+    }
+  }
+  return !error;
+}
+
+/// Removes the folders in `path`, which hold nothing but folders; what has come meanwhile stays.
+void remove_folders(const std::string& path) {
   std::error_code error;
   std::filesystem::directory_iterator walk(path, error);
   for (; !error && walk != std::filesystem::directory_iterator(); walk.increment(error)) {
-    const std::string name = walk->path().filename();
-    if (name.front() == '.') continue;
-    std::error_code ignored;
-    if (!walk->is_directory(ignored) || !is_empty_tree(walk->path())) return false;
+    if (walk->path().filename() == kHiddenFolder) continue;
+    remove_folders(walk->path());
+    ::rmdir(walk->path().c_str());
   }
-  return true;
 }
 
 bool has_files(const std::string& path) {
@@ -298,12 +311,11 @@ S3Code Storage::create_bucket(std::string_view bucket) {
 S3Code Storage::delete_bucket(std::string_view bucket) {
   if (!bucket_exists(bucket)) return S3Code::kNoSuchBucket;
   const MutexLock lock(commit_mutex_);
-  if (!is_empty_tree(bucket_path(bucket)) || has_files(hidden_path(bucket, "keys"))) {
+  if (!has_only_folders(bucket_path(bucket)) || has_files(hidden_path(bucket, "keys"))) {
     return S3Code::kBucketNotEmpty;
   }
+  remove_folders(bucket_path(bucket));
   std::error_code error;
-  // The first removes what the simulator made; the second refuses when the user's hidden files lie
-  // there.
   std::filesystem::remove_all(natural_path(bucket, kHiddenFolder), error);
   if (::rmdir(bucket_path(bucket).c_str()) == 0) return S3Code::kNone;
   return errno == ENOTEMPTY ? S3Code::kBucketNotEmpty : S3Code::kInternalError;

@@ -182,9 +182,24 @@ TEST_F(StorageTest, BucketLifeCycle) {
 }
 
 TEST_F(StorageTest, DeletingABucketSparesTheUsersHiddenFiles) {
-  std::ofstream(dir_.path() + "/b/.mine") << "x";
-  EXPECT_EQ(storage_.delete_bucket("b"), S3Code::kBucketNotEmpty);
-  EXPECT_TRUE(is_file(".mine"));
+  std::filesystem::create_directories(dir_.path() + "/b/folder/deeper");
+  std::filesystem::create_directories(dir_.path() + "/b/.headrace-sim/uploads/id");
+  for (const char* hidden : {".mine", "folder/.mine"}) {
+    std::ofstream(dir_.path() + "/b/" + hidden) << "x";
+    EXPECT_EQ(storage_.delete_bucket("b"), S3Code::kBucketNotEmpty);
+    EXPECT_TRUE(is_file(hidden));
+    std::filesystem::remove(dir_.path() + "/b/" + hidden);
+  }
+  // Nothing is lost of a bucket that stays.
+  EXPECT_TRUE(std::filesystem::exists(dir_.path() + "/b/folder/deeper"));
+  EXPECT_TRUE(std::filesystem::exists(dir_.path() + "/b/.headrace-sim/uploads/id"));
+}
+
+TEST_F(StorageTest, ABucketOfEmptyFoldersIsEmpty) {
+  std::filesystem::create_directories(dir_.path() + "/b/folder/deeper");
+  std::filesystem::create_directories(dir_.path() + "/b/.headrace-sim/tmp");
+  EXPECT_EQ(storage_.delete_bucket("b"), S3Code::kNone);
+  EXPECT_FALSE(std::filesystem::exists(dir_.path() + "/b"));
 }
 
 TEST_F(StorageTest, FileCacheFollowsReplacementAndRemoval) {

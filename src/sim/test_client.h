@@ -19,6 +19,7 @@
 #include "headrace/clock.h"
 #include "http/date.h"
 #include "http/response.h"
+#include "sim/checksum.h"
 
 namespace headrace::sim {
 
@@ -77,6 +78,14 @@ class TestClient {
   TestResponse post(const std::string& path, std::string body, std::string query = "") {
     return request(
         {"POST", path, std::move(query), {}, std::move(body), std::string(auth::kUnsignedPayload)});
+  }
+  /// With the checksum that the call wants.
+  TestResponse delete_batch(const std::string& path, std::string body) {
+    auto sum = Checksum::create(ChecksumKind::kMd5);
+    (*sum)->update(body);
+    const TestFields fields = {{"content-md5", to_base64((*sum)->finish())}};
+    return request(
+        {"POST", path, "delete=", fields, std::move(body), std::string(auth::kUnsignedPayload)});
   }
   TestResponse remove(const std::string& path, std::string query = "") {
     return request({"DELETE", path, std::move(query), {}, "", std::string(auth::kUnsignedPayload)});
