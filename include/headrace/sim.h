@@ -121,9 +121,9 @@ struct SimOptions {
   /// Addresses listened on: host, and the following ones (127.0.0.1, 127.0.0.2, ...), all with the
   /// same port. More than 1 needs a loopback IPv4 host. 1 .. 64.
   std::uint32_t address_count = 1;
-  bool tls = false;              ///< Serve https.
+  bool tls = false;              ///< Serve https; a certificate_path says so, too.
   std::string certificate_path;  ///< PEM of the chain; empty: one made at start, see ca_path().
-  std::string private_key_path;  ///< PEM.
+  std::string private_key_path;  ///< PEM, of certificate_path.
   /// Reads are answered 307 with a Location at the next address (as AIStore's proxies do); an
   /// address > 0 serves. Needs address_count >= 2.
   bool redirect_reads = false;

@@ -4,14 +4,23 @@ would fare."""
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from headrace import _native
 from headrace.base import live
+from headrace.errors import InvalidArgumentError
 
 __all__ = ["Server", "profiles"]
+
+
+def _behaviour_json(fields: Mapping[str, float]) -> str:
+    for name, value in fields.items():
+        if isinstance(value, float) and not math.isfinite(value):  # which JSON has no word for
+            raise InvalidArgumentError(f"simulator behaviour: {name} must be a finite number, not {value}")
+    return json.dumps(dict(fields))
 
 
 def profiles() -> list[str]:
@@ -29,6 +38,7 @@ class Server(live.Closing):
     :param bearer_token: accepted from clients of Google's XML API.
     :param addresses: how many loopback addresses to listen on, from ``host`` upwards.
     :param tls: serve https; ``ca_path`` is then the certificate that clients must trust.
+    :param certificate: a PEM to serve https with instead of one made for it; ``private_key`` is its key.
     :param redirect_reads: answer reads at the first address with 307 to another one.
     """
 
@@ -75,7 +85,7 @@ class Server(live.Closing):
             "count_repeats": count_repeats,
         }
         if behaviour is not None:
-            options["behaviour"] = json.dumps(dict(behaviour))
+            options["behaviour"] = _behaviour_json(behaviour)
         self._native = _native.SimServer(os.fspath(directory), options)
         self.access_key, self.secret_key, self.session_token, self.region = (
             access_key,
@@ -109,7 +119,7 @@ class Server(live.Closing):
 
     def set_behaviour(self, **fields: float) -> None:
         """Changes these numbers from the next request on."""
-        self._native.set_behaviour(json.dumps(fields))
+        self._native.set_behaviour(_behaviour_json(fields))
 
     def advance(self, seconds: float) -> None:
         """Moves the simulator's clock ahead: whatever waits, expires or grows with time does so at once."""

@@ -192,13 +192,19 @@ Result<std::unique_ptr<SimServer>> SimServer::start(const SimOptions& options) {
   if (options.address_count < 1 || options.address_count > sim::kMaxAddresses) {
     return Status(Code::kInvalidArgument, "simulator: address_count must be 1 .. 64");
   }
+  if (options.certificate_path.empty() && !options.private_key_path.empty()) {
+    return Status(Code::kInvalidArgument,
+                  "simulator: private_key_path is of no use without certificate_path");
+  }
   if (options.redirect_reads && options.address_count < 2) {
     return Status(Code::kInvalidArgument, "simulator: redirect_reads needs address_count >= 2");
   }
   HEADRACE_TRY_ASSIGN(SimBehaviour behaviour, sim::profile_behaviour(options.profile));
   if (options.behaviour) behaviour = *options.behaviour;
   HEADRACE_TRY(sim::validate(behaviour));
-  auto server = std::make_unique<sim::Server>(options);
+  SimOptions served = options;
+  served.tls |= !options.certificate_path.empty();
+  auto server = std::make_unique<sim::Server>(served);
   server->shared().behaviour.set(behaviour, options.seed);
   HEADRACE_TRY(server->open());
   server->launch();

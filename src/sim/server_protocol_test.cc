@@ -329,12 +329,31 @@ TEST_F(ProtocolTest, HttpsIsServedWithAMadeCertificate) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST_F(ProtocolTest, BadCertificatesAreRefused) {
+TEST_F(ProtocolTest, CertificatesOfKilledServersAreRemoved) {
   options_.tls = true;
-  options_.certificate_path = options_.private_key_path = dir_.path() + "/none.pem";
-  const auto server = SimServer::start(options_);
-  ASSERT_FALSE(server.has_value());
-  EXPECT_EQ(server.error().code(), Code::kInvalidArgument);
+  start();
+  const std::filesystem::path path = server_->ca_path();
+  // Whoever wrote it holds no lock of it any more.
+  const std::filesystem::path left = path.parent_path() / ".headrace-killedsims.tmp";
+  std::ofstream(left) << "x";
+  const auto other = SimServer::start(options_);
+  ASSERT_TRUE(other.has_value());
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(std::filesystem::exists(path));
+}
+
+TEST_F(ProtocolTest, BadCertificatesAreRefused) {
+  // A certificate is for TLS, said or not.
+  for (const bool tls : {true, false}) {
+    options_.tls = tls;
+    options_.certificate_path = options_.private_key_path = dir_.path() + "/none.pem";
+    const auto server = SimServer::start(options_);
+    ASSERT_FALSE(server.has_value());
+    EXPECT_EQ(server.error().code(), Code::kInvalidArgument);
+    EXPECT_THAT(std::string(server.error().message()), HasSubstr("none.pem"));
+  }
+  options_.certificate_path.clear();
+  EXPECT_FALSE(SimServer::start(options_).has_value());
 }
 
 TEST(ObjectSums, TextRoundTripsAndDropsWhatDoesNotFit) {

@@ -11,12 +11,15 @@
 #include <openssl/pem.h>
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
-#include <unistd.h>
 
-#include <cstdio>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <span>
 #include <string_view>
+#include <utility>
+
+#include "base/errno_status.h"
 
 namespace headrace::sim {
 namespace {
@@ -117,6 +120,16 @@ Certificate make_leaf(EVP_PKEY* key, X509* authority, EVP_PKEY* authority_key, s
   return is_complete ? std::move(certificate) : nullptr;
 }
 
+Result<std::string> pem_of(X509* certificate) {
+  const std::unique_ptr<BIO, Freeing<BIO_free_all>> memory(BIO_new(BIO_s_mem()));
+  if (!memory || PEM_write_bio_X509(memory.get(), certificate) != 1) {
+    return failure("write a certificate");
+  }
+  char* text = nullptr;
+  const long length = BIO_get_mem_data(memory.get(), &text);
+  return std::string(text, static_cast<std::size_t>(length));
+}
+
 }  // namespace
 
 Status TlsContext::load(const SimOptions& options) {
@@ -149,15 +162,15 @@ Status TlsContext::make_certificate(const SimOptions& options) {
       SSL_CTX_use_PrivateKey(context_.get(), key.get()) != 1) {
     return failure("make a certificate");
   }
+  HEADRACE_TRY_ASSIGN(const std::string pem, pem_of(authority.get()));
   std::error_code error;
-  std::string path = std::filesystem::temp_directory_path(error) / "headrace-sim-ca-XXXXXX";
-  const int fd = ::mkstemp(path.data());
-  if (fd < 0) return failure("write the certificate to " + path);
-  ca_path_ = path;
-  owns_file_ = true;
-  std::FILE* file = ::fdopen(fd, "w");
-  const bool is_written = PEM_write_X509(file, authority.get()) == 1;
-  return std::fclose(file) == 0 && is_written ? Status() : failure("write " + path);
+  const std::string directory = std::filesystem::temp_directory_path(error);
+  if (error) return errno_status(error.value(), "find the directory of temporary files");
+  remove_stale_temporaries(directory);
+  HEADRACE_TRY_ASSIGN(headrace::TemporaryFile file, headrace::TemporaryFile::create(directory));
+  ca_file_.emplace(std::move(file));
+  ca_path_ = ca_file_->path();
+  return ca_file_->write(std::as_bytes(std::span(pem)));
 }
 
 Result<std::unique_ptr<TlsContext>> TlsContext::create(const SimOptions& options) {
@@ -174,10 +187,6 @@ Result<std::unique_ptr<TlsContext>> TlsContext::create(const SimOptions& options
   HEADRACE_TRY(options.certificate_path.empty() ? out->make_certificate(options)
                                                 : out->load(options));
   return out;
-}
-
-TlsContext::~TlsContext() {
-  if (owns_file_) ::unlink(ca_path_.c_str());
 }
 
 }  // namespace headrace::sim

@@ -4,8 +4,10 @@
 #include <openssl/ssl.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "base/atomic_file.h"
 #include "headrace/sim.h"
 #include "headrace/status.h"
 
@@ -15,9 +17,9 @@ class TlsContext {
  public:
   /// With the certificate named by the options, or one for localhost, *.localhost, and all
   /// addresses of the server by an authority made for it, whose PEM is written to a temporary file.
-  /// Errors: kInvalidArgument (files), kInternal (OpenSSL).
+  /// What a killed process left of such files the next one removes.
+  /// Errors: kInvalidArgument (files), kInternal (OpenSSL), of errno_status().
   static Result<std::unique_ptr<TlsContext>> create(const SimOptions& options);
-  ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
   SSL_CTX* get() const noexcept { return context_.get(); }
@@ -33,7 +35,7 @@ class TlsContext {
   Status make_certificate(const SimOptions& options);
   std::unique_ptr<SSL_CTX, Free> context_;
   std::string ca_path_;
-  bool owns_file_ = false;
+  std::optional<headrace::TemporaryFile> ca_file_;  // not with a certificate of the options
 };
 
 }  // namespace headrace::sim

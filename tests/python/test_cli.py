@@ -243,6 +243,8 @@ def test_sim_prints_what_to_export_and_names_bad_arguments(cli: Any, tmp_path: P
     for arguments, word in (
         (["sim", str(tmp_path / "none")], "none"),
         (["sim", str(tmp_path), "--profile", "perfect"], "perfect"),
+        (["sim", str(tmp_path), "--set", "throttle_rate=nan"], "throttle_rate must be a finite number"),
+        (["sim", str(tmp_path), "--certificate", "none.pem"], "none.pem"),
     ):
         done = cli(*arguments)
         assert (done.code, done.err.count("\n"), word in done.err) == (1, 1, True), done.err

@@ -4,9 +4,11 @@ must be understood."""
 from __future__ import annotations
 
 import io
+import json
 import os
 import ssl
 import subprocess
+import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -212,6 +214,46 @@ def test_https(tmp_path: Path) -> None:
             assert client.get_object(Bucket="bkt", Key="k")["Body"].read() == b"secret" * 100_000
 
 
+def test_certificates_of_killed_servers_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (temporary := tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    (served := tmp_path / "served").mkdir()
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "headrace.cli", "sim", str(served), "--tls", "--json"],
+        stdout=subprocess.PIPE,
+    )
+    assert killed.stdout is not None
+    of_killed = Path(json.loads(killed.stdout.readline())["environment"]["AWS_CA_BUNDLE"])
+    with sim.Server(served, tls=True) as server:
+        assert of_killed.exists()  # its server lives
+        killed.kill()
+        killed.communicate()
+        with sim.Server(served, tls=True):
+            assert not of_killed.exists()
+            assert Path(server.ca_path).exists()
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_numbers_of_behaviours_are_finite(server: sim.Server, tmp_path: Path, number: float) -> None:
+    for call in (
+        lambda: sim.Server(tmp_path, behaviour={"throttle_rate": number}),
+        lambda: server.set_behaviour(throttle_rate=number),
+    ):
+        with pytest.raises(hr.InvalidArgumentError, match=f"throttle_rate must be a finite .* {number}"):
+            call()
+
+
+def test_pages_go_on_behind_a_folders_placeholder(client: Any) -> None:
+    keys = ["dir/", "dir/a", "dir/b"]
+    for key in keys:
+        client.put_object(Bucket="bkt", Key=key)
+    for name, items in (("list_objects", "Contents"), ("list_object_versions", "Versions")):
+        pages = client.get_paginator(name).paginate(
+            Bucket="bkt", Prefix="dir/", Delimiter="/", PaginationConfig={"PageSize": 1}
+        )
+        assert [item["Key"] for page in pages for item in page.get(items, [])] == keys
+
+
 def test_conditions(client: Any) -> None:
     client.put_object(Bucket="bkt", Key="k", Body=b"1", IfNoneMatch="*")
     assert (
@@ -254,7 +296,8 @@ def test_buckets(client: Any) -> None:
     )
 
 
-def test_an_own_certificate_is_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tls", [True, False])  # a certificate says it, too
+def test_an_own_certificate_is_shown(tmp_path: Path, tls: bool) -> None:
     certificate, key = tmp_path / "own.pem", tmp_path / "own.key"
     subprocess.run(
         [
@@ -265,7 +308,7 @@ def test_an_own_certificate_is_shown(tmp_path: Path) -> None:
         capture_output=True,
     )
     (tmp_path / "served" / "bkt").mkdir(parents=True)
-    with sim.Server(tmp_path / "served", tls=True, certificate=certificate, private_key=key) as server:
+    with sim.Server(tmp_path / "served", tls=tls, certificate=certificate, private_key=key) as server:
         url = urllib.parse.urlsplit(server.endpoint)
         shown = ssl.get_server_certificate((str(url.hostname), int(url.port or 0)))
     assert ssl.PEM_cert_to_DER_cert(shown) == ssl.PEM_cert_to_DER_cert(certificate.read_text())

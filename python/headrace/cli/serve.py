@@ -65,7 +65,9 @@ def simulate(
             "--tls", help="Serve https, with a certificate made for it unless --certificate is given."
         ),
     ] = False,
-    certificate: Annotated[str, typer.Option("--certificate", metavar="PEM", help="Serve TLS with it.")] = "",
+    certificate: Annotated[
+        str, typer.Option("--certificate", metavar="PEM", help="Serve https with it.")
+    ] = "",
     private_key: Annotated[
         str, typer.Option("--private-key", metavar="PEM", help="Of the certificate.")
     ] = "",
