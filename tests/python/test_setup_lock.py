@@ -1,9 +1,12 @@
-"""Every package that tools/setup installs has one version."""
+"""What tools/setup installs: every package has one version, and names that it does not know are refused."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = (ROOT / "tools" / "setup").read_text()
@@ -48,3 +51,17 @@ def test_nothing_is_installed_without_a_version() -> None:
         if re.search(r"pip\"? install ", line) and "constraint" not in line
     ]
     assert all(re.search(r"==\d|-r tools/lock/", line) for line in direct), direct
+
+
+@pytest.mark.parametrize(("name", "code"), [("--help", 0), ("-h", 0), ("tset", 2), ("--tset", 2)])
+def test_other_names_install_nothing(tmp_path: Path, name: str, code: int) -> None:
+    # Without PATH it could not, either.
+    done = subprocess.run(
+        ["/bin/bash", ROOT / "tools" / "setup", "demo", name],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == code, done.stderr
+    assert "Usage: tools/setup [build] [demo]" in (done.stderr if code else done.stdout)
+    assert (f'"{name}"' in done.stderr) == (code == 2)
