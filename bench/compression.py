@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,13 +59,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("directory")
+    parser.add_argument("directory", type=Path)
     parser.add_argument("--bytes", default="1GB", help="of a state")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", default="2GB", help="of the checkpointer")
     parser.add_argument("--only", default="", help="kinds that have this in their name")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    if not args.directory.is_dir():
+        parser.error(f"{args.directory} is no directory")
     logging.getLogger("headrace.checkpoint").setLevel(
         logging.ERROR
     )  # States that do not change are a warning.

@@ -16,6 +16,7 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("directory")
+    parser.add_argument("directory", type=Path)
     parser.add_argument("--bytes", default="755MB", help="of the state")
     parser.add_argument("--changed", type=float, default=0.1, help="share of the arrays that change")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    if not args.directory.is_dir():
+        parser.error(f"{args.directory} is no directory")
     count = parse_bytes(args.bytes) // 8 // ARRAYS
     state = {f"array{i}": np.random.default_rng(i).random(count) for i in range(ARRAYS)}
     changing = list(state)[: round(args.changed * ARRAYS)]
@@ -59,7 +62,7 @@ def main() -> None:
 
 
 def measure(
-    directory: str, state: dict[str, Any], changing: list[str], differential: bool
+    directory: Path, state: dict[str, Any], changing: list[str], differential: bool
 ) -> list[dict[str, float]]:
     place = tempfile.mkdtemp(dir=directory)
     rows = []

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long a load takes by several processes of this machine, each reading what it needs, and sharing it.
 
-bench/shared_loads.py [DIRECTORY] [--bytes 256MB] [--ranks 1,2,4,8] [--profile s3-standard] [--total 0] [--rounds 3]
+bench/shared_loads.py [DIRECTORY] [--bytes 256MB] [--ranks 1,2,4,8] [--profile s3-standard] [--total 1GB] [--rounds 3]
                       [--json]
 
 A state of 16 matrices of float32, saved once by one process to a simulator in another; then loaded into replicas
@@ -142,15 +142,18 @@ def main() -> None:
     parser.add_argument("--bytes", default="256MB", help="of the state")
     parser.add_argument("--ranks", default="1,2,4,8")
     parser.add_argument("--profile", default="s3-standard")
-    parser.add_argument("--total", default="0", help="bytes a second that the server gives; 0: no limit")
+    parser.add_argument("--total", help="bytes a second that the server gives; default: no limit")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    if args.directory and not args.directory.is_dir():
+        parser.error(f"{args.directory} is no directory")
+    total = parse_bytes(args.total, "--total") if args.total else 0
     args.size = parse_bytes(args.bytes) // (4 * COLUMNS * MATRICES) * (4 * COLUMNS * MATRICES)
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=args.directory) as root:
         (buckets := Path(root, "buckets")).mkdir()
-        with simulator(buckets, args.profile, parse_bytes(args.total)) as where:
+        with simulator(buckets, args.profile, total) as where:
             with Checkpointer("s3://b/run", group=Group(), **where) as checkpointer:
                 checkpointer.save(1, whole_state(args.size, 1.0)).result()
             for world in map(int, args.ranks.split(",")):
