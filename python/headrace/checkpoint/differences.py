@@ -14,7 +14,7 @@ from headrace.checkpoint.arrays import Chunk
 from headrace.checkpoint.loading import read_bytes
 from headrace.checkpoint.manifest import Index, Manifest
 from headrace.checkpoint.place import Place
-from headrace.checkpoint.tree import TORCH_SAVE, Node
+from headrace.checkpoint.tree import DICTS, TORCH_SAVE, Node
 
 __all__ = ["ArrayDifference", "Differences", "compare"]
 
@@ -164,8 +164,6 @@ _Path: TypeAlias = tuple[str, ...]
 """Keys as JSON: 1 and "1" are two."""
 _ARRAYS = ("array", TORCH_SAVE)
 _CONTAINERS = ("list", "tuple", "dict")
-_DICTS = ("ordered", "counter")
-"""Kinds of the tree that are equal to a dict with the same items."""
 
 
 class _Entry(NamedTuple):
@@ -186,7 +184,7 @@ def _entries(node: Node, path: _Path = ()) -> Iterator[tuple[_Path, _Entry]]:
         kind = "list"
     elif isinstance(node, dict):
         ((kind, value),) = node.items()
-        kind = "dict" if kind in _DICTS else kind
+        kind = "dict" if kind in DICTS else kind
     if kind in _ARRAYS:
         yield path, _Entry(kind, value)
     elif kind in _CONTAINERS:
