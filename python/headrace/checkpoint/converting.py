@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -235,7 +236,9 @@ class Conversion:
             )
         state = _of_torch(state)
         names_of(state, self._source)
-        save(state, storage_writer=FileSystemWriter(path), no_dist=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.distributed is disabled")  # As it is meant here.
+            save(state, storage_writer=FileSystemWriter(path), no_dist=True)
 
 
 def _part(state: Any, path: str, source: str) -> Any:
