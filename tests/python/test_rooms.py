@@ -30,6 +30,7 @@ ELSEWHERE = {"headrace.checkpoint.torch_checkpointing": "compat"}
 
 # Imports inside of functions, of what is slow to import (numpy, typer) where most callers never need it.
 LATE = {
+    ("headrace.checkpoint.converting", "headrace.checkpoint.dcp.metadata"),
     ("headrace.cli", "headrace.cli.commands"),
     ("headrace.cli", "headrace.cli.common"),
     ("headrace.cli", "headrace.cli.library"),
