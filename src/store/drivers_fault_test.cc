@@ -55,6 +55,12 @@ class DriversFaultTest : public testing::Test {
     return ScriptedServer::head(status, body.size(), more) + body;
   }
 
+  static std::string upload_begun() {
+    return with_body(200,
+                     "<InitiateMultipartUploadResult><UploadId>u</UploadId>"
+                     "</InitiateMultipartUploadResult>");
+  }
+
   std::unique_ptr<ScriptedServer> server_;
 };
 
@@ -217,10 +223,7 @@ TEST_F(DriversFaultTest, AVeryLargeObjectIsCopiedInPartsEachOnce) {
     const auto has = [&](const char* text) { return request.head.find(text) != std::string::npos; };
     if (request.head.starts_with("HEAD "))
       return peer.send(ScriptedServer::head(200, kBytes, "ETag: \"a\"\r\n"));
-    if (request.head.starts_with("POST ") && has("uploads="))
-      return peer.send(with_body(200,
-                                 "<InitiateMultipartUploadResult><UploadId>u</UploadId>"
-                                 "</InitiateMultipartUploadResult>"));
+    if (request.head.starts_with("POST ") && has("uploads=")) return peer.send(upload_begun());
     if (request.head.starts_with("PUT ") && has("partNumber=")) {
       const std::size_t begin = request.head.find("bytes=") + 6;
       MutexLock lock(mutex);
@@ -429,10 +432,7 @@ TEST_F(SlowCopyTest, SoArePartsOfOne) {
     serve([&](const SeenRequest& request, Peer& peer) {
       if (request.head.starts_with("HEAD "))
         return peer.send(ScriptedServer::head(200, std::uint64_t{600} << 20, "ETag: \"a\"\r\n"));
-      if (request.head.find("uploads=") != std::string::npos)
-        return peer.send(with_body(200,
-                                   "<InitiateMultipartUploadResult><UploadId>u</UploadId>"
-                                   "</InitiateMultipartUploadResult>"));
+      if (request.head.find("uploads=") != std::string::npos) return peer.send(upload_begun());
       if (request.head.starts_with("POST "))
         return peer.send(with_body(200,
                                    "<CompleteMultipartUploadResult><ETag>\"b\"</ETag>"
@@ -454,10 +454,7 @@ TEST_F(SlowCopyTest, OneThatIsStoppedLeavesNoUpload) {
   serve([&](const SeenRequest& request, Peer& peer) {
     if (request.head.starts_with("HEAD "))
       return peer.send(ScriptedServer::head(200, std::uint64_t{600} << 20, "ETag: \"a\"\r\n"));
-    if (request.head.find("uploads=") != std::string::npos)
-      return peer.send(with_body(200,
-                                 "<InitiateMultipartUploadResult><UploadId>u</UploadId>"
-                                 "</InitiateMultipartUploadResult>"));
+    if (request.head.find("uploads=") != std::string::npos) return peer.send(upload_begun());
     if (request.head.starts_with("DELETE ")) {
       ++aborts;
       return peer.send(with_body(200, ""));
@@ -488,9 +485,7 @@ class TaggedCopyTest : public DriversFaultTest {
         return peer.send(has("?tagging=") ? tags : with_body(404, ""));
       if (has("uploads=")) {
         created_ = request.head;
-        return peer.send(with_body(200,
-                                   "<InitiateMultipartUploadResult><UploadId>u</UploadId>"
-                                   "</InitiateMultipartUploadResult>"));
+        return peer.send(upload_begun());
       }
       peer.send(with_body(200, request.head.starts_with("PUT ")
                                    ? "<CopyPartResult><ETag>\"p\"</ETag></CopyPartResult>"

@@ -20,6 +20,17 @@ bool is_doubtful(Code code) {
 
 }  // namespace
 
+std::uint64_t total_bytes(std::span<const UploadedPart> parts) noexcept {
+  std::uint64_t sum = 0;
+  for (const UploadedPart& part : parts) sum += part.size_bytes;
+  return sum;
+}
+
+ObjectInfo written_object(const std::string& key, std::span<const UploadedPart> parts,
+                          std::string etag) {
+  return {.key = key, .size_bytes = total_bytes(parts), .etag = std::move(etag)};
+}
+
 bool pause_for(std::chrono::milliseconds time, const std::stop_token& stop) {
   std::mutex mutex;
   std::condition_variable_any never;

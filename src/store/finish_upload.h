@@ -6,8 +6,10 @@
 ///
 /// Threads: any.
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 
@@ -38,6 +40,13 @@ struct UploadEnd {
 /// Errors: those of `complete`; kNotFound when the upload is gone and the object not there.
 Result<std::optional<ObjectInfo>> finish_upload(const UploadEnd& end, Clock& clock,
                                                 const std::stop_token& stop);
+
+std::uint64_t total_bytes(std::span<const UploadedPart> parts) noexcept;
+
+/// What is known of the object that an upload became where it may not be looked at: who may only
+/// write gets no more than what was sent, and what the answer says.
+ObjectInfo written_object(const std::string& key, std::span<const UploadedPart> parts,
+                          std::string etag);
 
 /// Waits; false when stopped.
 bool pause_for(std::chrono::milliseconds time, const std::stop_token& stop);

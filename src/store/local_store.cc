@@ -18,13 +18,13 @@
 #include <algorithm>
 #include <condition_variable>
 #include <list>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/mutex.h"
+#include "base/start_thread.h"
 #include "insight/counter.h"
 #include "insight/histogram.h"
 #include "store/completion_queue.h"
@@ -435,11 +435,9 @@ Core::~Core() {
 }
 
 bool Core::add_worker() {
-  try {
-    workers_.emplace_back([this] { serve(); });
-  } catch (const std::system_error&) {
-    return false;
-  }
+  std::thread worker;
+  if (!start_thread(worker, [this] { serve(); })) return false;
+  workers_.push_back(std::move(worker));
   ++started_count_;
   return true;
 }

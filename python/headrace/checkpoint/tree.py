@@ -137,11 +137,8 @@ def _identity(value: Any) -> Any:
     if hasattr(value, "untyped_storage") and not hasattr(value, "__create_chunk_list__"):
         try:
             memory = value.data_ptr(), value.storage_offset(), value.stride()
-        except (
-            RuntimeError,
-            ValueError,
-        ):  # It has none: sparse ones and others, which describe() refuses by name.
-            return id(value)
+        except (RuntimeError, ValueError):
+            return id(value)  # It has none: sparse ones and others, which describe() refuses by name.
         bits = value.is_conj(), value.is_neg()
         if memory[0]:
             return ("torch", *memory, *bits, str(value.device), value.dtype, value.shape)

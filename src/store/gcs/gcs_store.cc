@@ -187,12 +187,8 @@ class GcsStore final : public EngineStore {
     HEADRACE_TRY_ASSIGN(auto found, finish_upload(end, engine()->clock(), call.stop));
     if (found) return *std::move(found);
     auto whole = head_whole(key, call);
-    // Who may only write gets no more than what the answer tells.
-    if (!whole && whole.error().code() == Code::kDenied) {
-      std::uint64_t size_bytes = 0;
-      for (const UploadedPart& part : parts) size_bytes += part.size_bytes;
-      return ObjectInfo{.key = key, .size_bytes = size_bytes, .etag = std::move(generation)};
-    }
+    if (!whole && whole.error().code() == Code::kDenied)
+      return written_object(key, parts, std::move(generation));
     HEADRACE_TRY_ASSIGN(HeadInfo there, std::move(whole));
     if (sum && there.crc && *there.crc != *sum) {
       return Status(Code::kCorrupt,

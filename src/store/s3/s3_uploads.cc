@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include "base/start_thread.h"
 #include "base/strings.h"
@@ -48,12 +49,6 @@ std::optional<std::string> multipart_etag(std::span<const UploadedPart> parts) {
     return std::nullopt;
   }
   return "\"" + to_hex(digest) + "-" + std::to_string(parts.size()) + "\"";
-}
-
-std::uint64_t total_bytes(std::span<const UploadedPart> parts) noexcept {
-  std::uint64_t sum = 0;
-  for (const UploadedPart& part : parts) sum += part.size_bytes;
-  return sum;
 }
 
 /// "<sum of the parts' sums>-<count>", as S3 keeps it where it keeps no sum of the whole; nullopt
@@ -162,9 +157,8 @@ Result<ObjectInfo> S3Control::complete_upload(const std::string& key, const std:
   HEADRACE_TRY_ASSIGN(auto found, finish_upload(end, engine_->clock(), call.stop));
   if (found) return *std::move(found);
   auto there = head(key, call);
-  // Who may only write gets no more than what the answer tells.
   if (!there && there.error().code() == Code::kDenied)
-    return ObjectInfo{.key = key, .size_bytes = total_bytes(parts), .etag = std::move(etag)};
+    return written_object(key, parts, std::move(etag));
   return there;
 }
 
