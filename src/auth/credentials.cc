@@ -120,6 +120,7 @@ class StaticProvider final : public CredentialProvider {
 }  // namespace
 
 std::string masked_id(const std::string& id) {
+  if (id.empty()) return {};
   // Four characters at each end of a short id would be most of it.
   if (id.size() < 12) return "****";
   return id.substr(0, 4) + "..." + id.substr(id.size() - 4);

@@ -77,7 +77,7 @@ std::shared_ptr<CredentialProvider> make_aws_provider(const AwsSettings& setting
 std::shared_ptr<CredentialProvider> renewing_credentials(
     RenewalOptions options, std::function<Result<Credentials>(std::stop_token)> fetch);
 
-/// "AKIA...MPLE"; all stars when the id is short.
+/// "AKIA...MPLE"; all stars when the id is short; nothing of none.
 std::string masked_id(const std::string& id);
 
 /// Reads regular files of up to 1 MiB.

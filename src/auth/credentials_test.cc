@@ -198,5 +198,12 @@ TEST(ConfigFile, NamesTheLineAndNotItsText) {
   }
 }
 
+TEST(MaskedId, SaysTheEndsOfLongIdsNothingOfShortOnesAndNothingOfNone) {
+  EXPECT_EQ(masked_id("AKIAIOSFODNN7EXAMPLE"), "AKIA...MPLE");
+  EXPECT_EQ(masked_id("twelve bytes"), "twel...ytes");
+  EXPECT_EQ(masked_id("eleven char"), "****");
+  EXPECT_EQ(masked_id(""), "");
+}
+
 }  // namespace
 }  // namespace headrace::auth

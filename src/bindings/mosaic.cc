@@ -154,8 +154,6 @@ void bind_mosaic(nb::module_& m) {
       .def("__init__", &plan_epoch, nb::arg("spec"), nb::arg("streams"), nb::arg("world"),
            nb::arg("state"))
       .def_prop_ro("table_bytes", [](PyMosaicEpoch& self) { return self.epoch->table_bytes(); })
-      .def_prop_ro("table_key", [](PyMosaicEpoch& self) { return self.epoch->table_key(); })
-      .def_prop_ro("slot_count", [](PyMosaicEpoch& self) { return self.epoch->slot_count(); })
       .def_prop_ro("epoch_size",
                    [](PyMosaicEpoch& self) { return self.epoch->weights().epoch_size; })
       .def_prop_ro("choose", [](PyMosaicEpoch& self) { return self.epoch->weights().choose; })

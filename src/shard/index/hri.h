@@ -39,7 +39,7 @@ enum class Compression : std::uint32_t {
   kSnappy = 6,  ///< The raw block format of python-snappy's compress().
   kXz = 7,
   kOwn = 8,       ///< The format's own transformation: its Dataset overrides decompress().
-  kUnpacked = 9,  ///< Made ready by Dataset::decode().
+  kUnpacked = 9,  ///< Made ready by Dataset::unpack().
 };
 /// "", "zstd", "gz", "zlib", "br", ...
 std::string_view compression_name(Compression compression) noexcept;

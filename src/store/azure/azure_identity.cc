@@ -18,12 +18,6 @@ const char* kind_of(const auth::AzureIdentity& identity) {
   return "?";
 }
 
-std::string masked(const std::string& id) {
-  if (id.empty()) return {};
-  if (id.size() < 12) return "****";
-  return id.substr(0, 4) + "..." + id.substr(id.size() - 4);
-}
-
 /// Asks for one token, to see that it can be had and when it ends.
 Status try_token(const IdentityRequest& request, const auth::AzureIdentity& identity,
                  Identity& out) {
@@ -72,7 +66,7 @@ Status identify(const IdentityRequest& request, Identity& out) {
     out.credential = "sas";
   } else if (settings->identity) {
     out.credential = kind_of(*settings->identity);
-    out.id = masked(settings->identity->client_id);
+    out.id = auth::masked_id(settings->identity->client_id);
     if (request.options.fetch && request.web != nullptr)
       return try_token(request, *settings->identity, out);
   } else {

@@ -21,11 +21,6 @@ const char* kind_of(const auth::GoogleIdentity& identity) {
   return "?";
 }
 
-std::string masked(const std::string& id) {
-  if (id.size() < 12) return "****";
-  return id.substr(0, 4) + "..." + id.substr(id.size() - 4);
-}
-
 /// The account that the metadata server or an impersonation URL names.
 std::string account_of(const auth::GoogleIdentity& identity, const IdentityRequest& request) {
   if (!identity.client_email.empty()) return identity.client_email;
@@ -68,7 +63,7 @@ Status identify(const IdentityRequest& request, Identity& out) {
   out.credential_source = settings->credentials_source;
   if (settings->hmac) {
     out.credential = "keys";
-    out.id = masked(settings->hmac->access_id);
+    out.id = auth::masked_id(settings->hmac->access_id);
     return {};
   }
   if (!settings->identity) {
