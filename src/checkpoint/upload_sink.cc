@@ -20,7 +20,7 @@
 #include "base/start_thread.h"
 #include "checkpoint/part_sink.h"
 #include "checkpoint/wait_slice.h"
-#include "io/submit_queue.h"
+#include "store/submit_queue.h"
 #include "store/clean_up_options.h"
 
 namespace headrace::checkpoint {
@@ -111,7 +111,7 @@ class UploadSink final : public PartSink {
   bool is_multipart() const noexcept { return options_.part_count > 1; }
 
   void run() {
-    io::SubmitQueue queue(*handle_);
+    SubmitQueue queue(*handle_);
     std::array<Completion, 8> done;
     while (take_in(queue)) {
       const auto count = queue.wait(done, TimePoint::max(), client_->closing());
@@ -127,7 +127,7 @@ class UploadSink final : public PartSink {
   }
 
   /// Queues what came in; waits while there is nothing to do. False: it is over.
-  bool take_in(io::SubmitQueue& queue) {
+  bool take_in(SubmitQueue& queue) {
     MutexLock lock(mutex_);
     while (inbox_.empty() && queue.pending() == 0 && !is_ending_ && failure_.ok())
       lock.wait(changed_);

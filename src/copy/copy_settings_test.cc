@@ -11,7 +11,7 @@
 #include "copy/kept_settings.h"
 #include "copy/odd_store.h"
 #include "headrace/forwarding_store.h"
-#include "io/submit_queue.h"
+#include "store/submit_queue.h"
 
 namespace headrace {
 namespace {
@@ -179,7 +179,7 @@ TEST_F(CopySettingsTest, AnUploadThatWasBegunWithOtherSettingsIsMadeAnew) {
     request.slab = *pool_->try_acquire(part.size());
     part.copy(reinterpret_cast<char*>(request.slab.bytes().data()), part.size());
     const auto handle = *to->new_handle();
-    const Completion done = io::run_request(*handle, std::move(request), {});
+    const Completion done = run_request(*handle, std::move(request), {});
     ASSERT_TRUE(done.status.ok());
     parts.push_back({i + 1, done.etag, part.size(), checksum_of(std::string(part))});
   }

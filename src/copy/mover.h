@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "copy/transfer.h"
-#include "io/submit_queue.h"
+#include "store/submit_queue.h"
 
 namespace headrace::copy_detail {
 
@@ -62,14 +62,14 @@ class Mover final : public Sleeper {
   Store* events_ = nullptr;                  // The one that run() waits on; null: both are local.
   std::unique_ptr<SmallFileWriter> writer_;  // Null unless the target is files.
   std::vector<Unit> pulled_;  // Newest last; taken from the back of a reversed batch.
-  io::Outbox unsent_;
+  Outbox unsent_;
   std::vector<Completion> completions_;
   std::size_t last_count_ = 0;  // of completions that came together
   std::atomic<std::uint32_t> in_flight_{0};
   std::thread writes_;
   std::atomic<bool> ends_writes_{false};
   Mutex unsent_mutex_;
-  io::Outbox unsent_writes_ HEADRACE_GUARDED_BY(unsent_mutex_);
+  Outbox unsent_writes_ HEADRACE_GUARDED_BY(unsent_mutex_);
   Mutex mutex_;  // For the sleep of a mover without a store to wait on.
   std::condition_variable rung_;
   bool is_rung_ HEADRACE_GUARDED_BY(mutex_) = false;

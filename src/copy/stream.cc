@@ -20,7 +20,7 @@
 #include "base/errno_status.h"
 #include "headrace/copy.h"
 #include "io/object_scan.h"
-#include "io/submit_queue.h"
+#include "store/submit_queue.h"
 #include "io/uploader.h"
 
 namespace headrace {
@@ -89,7 +89,7 @@ Result<ObjectInfo> put_whole(Store& handle, const std::string& key, Slab slab, s
   request.key = key;
   request.length_bytes = count;
   request.slab = std::move(slab);
-  Completion done = io::run_request(handle, std::move(request), stop);
+  Completion done = run_request(handle, std::move(request), stop);
   HEADRACE_TRY(std::move(done.status));
   ObjectInfo info;
   info.key = key;

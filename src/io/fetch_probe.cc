@@ -15,7 +15,7 @@
 #include "base/random.h"
 #include "headrace/probe.h"
 #include "insight/histogram.h"
-#include "io/submit_queue.h"
+#include "store/submit_queue.h"
 
 namespace headrace {
 namespace {
@@ -111,7 +111,7 @@ class Probe {
     return std::move(*result_);
   }
 
-  io::SubmitQueue queue_;
+  SubmitQueue queue_;
   SlabPool& pool_;
   const FetchProbeOptions& options_;
   Random random_;

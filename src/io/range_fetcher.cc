@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "io/read_budget.h"
-#include "io/submit_queue.h"
+#include "store/submit_queue.h"
 
 namespace headrace {
 namespace {
@@ -33,7 +33,7 @@ RangeFetcher::RangeFetcher(Store& handle, SlabPool& pool, Options options)
                       ? nullptr
                       : std::make_unique<io::ReadBudget>(options_.max_bytes)),
       budget_(options_.budget != nullptr ? *options_.budget : *own_budget_),
-      queue_(std::make_unique<io::SubmitQueue>(handle)),
+      queue_(std::make_unique<SubmitQueue>(handle)),
       // A part of them, so that the others are under way while the caller looks at these.
       inbox_(std::clamp<std::size_t>(options_.max_in_flight / 4, 1, kMostTogether)) {}
 

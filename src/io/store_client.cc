@@ -21,7 +21,7 @@
 
 #include "io/pool_metrics.h"
 #include "io/read_budget.h"
-#include "io/submit_queue.h"
+#include "store/submit_queue.h"
 #include "io/uploader.h"
 
 namespace headrace {
@@ -241,7 +241,7 @@ Completion StoreClient::run(Request request, const Pause& pause) {
   Completion completion;
   completion.status = handle.take();
   if (!completion.status.ok()) return completion;
-  io::SubmitQueue queue(*handle);
+  SubmitQueue queue(*handle);
   queue.push(std::move(request));
   while (true) {
     const auto count = queue.wait({&completion, 1}, next_slice(), closing_.get_token());

@@ -15,7 +15,7 @@
 
 #include "headrace/range_fetcher.h"
 #include "headrace/store.h"
-#include "io/submit_queue.h"
+#include "store/submit_queue.h"
 
 namespace headrace::io {
 

@@ -7,7 +7,7 @@
 #include "headrace/range_fetcher.h"
 #include "headrace/store.h"
 #include "io/new_object.h"
-#include "io/submit_queue.h"
+#include "store/submit_queue.h"
 
 namespace headrace {
 namespace {
@@ -61,7 +61,7 @@ Result<ObjectInfo> put_object(Store& store, SlabPool& pool, const std::string& k
     HEADRACE_TRY_ASSIGN(request.slab, pool.acquire(bytes.size(), call.deadline));
     std::memcpy(request.slab.bytes().data(), bytes.data(), bytes.size());
   }
-  Completion done = io::run_request(*handle, std::move(request), call.stop);
+  Completion done = run_request(*handle, std::move(request), call.stop);
   HEADRACE_TRY(std::move(done.status));
   ObjectInfo info;
   info.key = key;
@@ -91,7 +91,7 @@ Result<std::string> read_object(Store& store, SlabPool& pool, const std::string&
     HEADRACE_TRY_ASSIGN(request.slab, pool.acquire(request.length_bytes, call.deadline));
     request.deadline = call.deadline;
     const std::uint64_t asked_bytes = request.length_bytes;
-    first = io::run_request(*handle, std::move(request), call.stop);
+    first = run_request(*handle, std::move(request), call.stop);
     HEADRACE_TRY(std::move(first.status));
     found.etag = first.etag;
     found.size_bytes =

@@ -15,7 +15,7 @@
 #include <string>
 #include <utility>
 
-#include "io/submit_queue.h"
+#include "store/submit_queue.h"
 #include "read/request_plan.h"
 
 namespace headrace {
@@ -80,7 +80,7 @@ class Fill {
   }
 
   const FillReport& report() const noexcept { return report_; }
-  io::SubmitQueue& queue() noexcept { return queue_; }
+  SubmitQueue& queue() noexcept { return queue_; }
 
  private:
   /// Half of what there is, so that one comes while another is written.
@@ -284,7 +284,7 @@ class Fill {
   const std::stop_token stop_;
   const read::CutRule rule_;
   SlabPool& pool_;
-  io::SubmitQueue queue_;
+  SubmitQueue queue_;
   std::vector<FillOptions::Want> wants_;
   std::vector<Extent> again_;  ///< What a round has left to the next.
   std::vector<Extent> out_;    ///< Under way, with their tags.

@@ -24,6 +24,7 @@
 #include "base/check.h"
 #include "base/mutex.h"
 #include "headrace/forwarding_store.h"
+#include "store/submit_queue.h"
 #include "tier/disk_cache.h"
 #include "tier/versions.h"
 
@@ -36,8 +37,6 @@ using tier::Tier;
 
 /// Reads that a plan which comes late is told of.
 constexpr std::size_t kRemembered = 4096;
-/// While the store takes nothing, it is asked again so often.
-constexpr std::chrono::milliseconds kRetryPause{1};
 /// How often it is looked whether somebody else has fetched an extent.
 constexpr std::chrono::milliseconds kFlightPause{2};
 /// How long: somebody who is stopped, or has a slow line, holds nobody up for longer.
@@ -626,11 +625,11 @@ std::size_t CacheHandle::wait(std::span<Completion> out, TimePoint until, std::s
       if (const std::size_t count = take_ready(out); count > 0) return count;
       if (std::exchange(is_woken_, false)) return 0;
       if (is_stopped_ && used_count_ == 0) return 0;
-      if (!waiting_.empty()) slice = std::min(until, system_clock().now() + kRetryPause);
+      if (!waiting_.empty()) slice = std::min(until, system_clock().now() + kRefusedPause);
       is_inner_over = is_stopped_ && inside_count_ == 0;
       // The store's wait() would return at once; what is left is with readers.
       if (is_inner_over)
-        lock.wait_until(changed_, std::min(until, system_clock().now() + kRetryPause));
+        lock.wait_until(changed_, std::min(until, system_clock().now() + kRefusedPause));
     }
     std::size_t count = 0;
     if (!is_inner_over) count = inner().wait(out, slice, stop);

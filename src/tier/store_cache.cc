@@ -1,6 +1,8 @@
 // Invariants:
 // - All but inbox_ and is_stopping_ belongs to the thread. Others push and wake the store.
-// - A job is in waiting_ or under way in the store, by its tag, until its one end.
+// - A job is in waiting_ or in under_way_, by its tag, until its one end. Of those under way at
+//   most one is still in the queue, where it can be taken back: what waits for the store to take
+//   more keeps the order it came in, and is looked at again before it is asked for.
 #include "tier/store_cache.h"
 
 #include <algorithm>
@@ -17,14 +19,13 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "store/submit_queue.h"
 #include "tier/extent_name.h"
 #include "tier/rest.h"
 
 namespace headrace::tier {
 namespace {
 
-/// While the store takes nothing, it is asked again so often.
-constexpr std::chrono::milliseconds kRetryPause{1};
 /// What is under way when the last user goes may take so long.
 constexpr std::chrono::seconds kStopPatience{2};
 /// Extents that are known to be broken, and not replaced yet.
@@ -42,7 +43,10 @@ struct Job {
 class StoreCache final : public RemoteCache {
  public:
   StoreCache(std::unique_ptr<Store> store, std::unique_ptr<SlabPool> pool)
-      : store_(std::move(store)), pool_(std::move(pool)), thread_([this] { run(); }) {}
+      : store_(std::move(store)),
+        pool_(std::move(pool)),
+        queue_(*store_),
+        thread_([this] { run(); }) {}
 
   ~StoreCache() override {
     {
@@ -94,6 +98,12 @@ class StoreCache final : public RemoteCache {
   /// False: it has to wait.
   bool start(Job& job);
   Request request_of(Job& job, Slab slab) const;
+  /// Of what the store has not taken, ends what nobody would wait for any longer.
+  void drop_hasty();
+  /// Ends what the store has not taken.
+  void give_up(std::vector<Request> unsent, Outcome outcome);
+  /// When to look round though nothing has come.
+  TimePoint next_look() const;
   void end(Completion& completion);
   Outcome outcome_of(const Job& job, const Completion& completion,
                      std::uint64_t& object_size_bytes) const;
@@ -102,8 +112,9 @@ class StoreCache final : public RemoteCache {
   std::unique_ptr<Store> store_;
   const std::unique_ptr<SlabPool> pool_;
   Rest rest_;
-  bool has_conditions_ = true;  // The store knows If-None-Match.
-  bool is_full_ = false;        // The store took nothing.
+  bool has_conditions_ = true;   // The store knows If-None-Match.
+  SubmitQueue queue_;            // Over *store_.
+  TimePoint unsent_deadline_{};  // Of the request in the queue, if there is one.
   std::deque<Job> waiting_;
   std::map<std::uint64_t, Job> under_way_;
   std::uint64_t next_tag_ = 0;
@@ -119,12 +130,12 @@ class StoreCache final : public RemoteCache {
 void StoreCache::run() {
   std::array<Completion, 16> done;
   while (take_inbox()) {
+    drop_hasty();
     start_all();
     if (waiting_.empty() && under_way_.empty() && stop_by_) continue;
-    TimePoint until = stop_by_ ? *stop_by_ : TimePoint::max();
-    if (is_full_) until = std::min(until, system_clock().now() + kRetryPause);
-    const std::size_t count = store_->wait(done, until);
-    for (std::size_t i = 0; i < count; ++i) end(done[i]);
+    const auto count = queue_.wait(done, next_look());
+    if (!count) give_up(queue_.take_back_all(), Outcome::kFailed);
+    for (std::size_t i = 0; count && i < *count; ++i) end(done[i]);
   }
 }
 
@@ -142,6 +153,7 @@ bool StoreCache::take_inbox() {
   if (!stop_by_) stop_by_ = now + kStopPatience;
   if (now >= *stop_by_) {
     store_->stop();
+    give_up(queue_.take_back_all(), Outcome::kFailed);
     for (Job& job : waiting_) finish(job, Outcome::kFailed, 0);
     waiting_.clear();
     stop_by_ = TimePoint::max();
@@ -149,9 +161,30 @@ bool StoreCache::take_inbox() {
   return !waiting_.empty() || !under_way_.empty();
 }
 
+TimePoint StoreCache::next_look() const {
+  const TimePoint end = stop_by_.value_or(TimePoint::max());
+  return queue_.unsent() > 0 ? std::min(end, unsent_deadline_) : end;
+}
+
+void StoreCache::drop_hasty() {
+  const TimePoint now = system_clock().now();
+  give_up(queue_.take_back([&](const Request& request) { return request.deadline <= now; }),
+          Outcome::kResting);
+}
+
+void StoreCache::give_up(std::vector<Request> unsent, Outcome outcome) {
+  for (Request& request : unsent) {
+    const auto found = under_way_.find(request.tag);
+    Job job = std::move(found->second);
+    under_way_.erase(found);
+    request.slab = Slab();
+    rest_.give_back();
+    finish(job, outcome, 0);
+  }
+}
+
 void StoreCache::start_all() {
-  is_full_ = false;
-  while (!waiting_.empty() && start(waiting_.front())) waiting_.pop_front();
+  while (!waiting_.empty() && queue_.unsent() == 0 && start(waiting_.front())) waiting_.pop_front();
 }
 
 bool StoreCache::start(Job& job) {
@@ -178,16 +211,11 @@ bool StoreCache::start(Job& job) {
   // The key must not move while the store has it.
   const auto place = under_way_.emplace(next_tag_, std::move(job)).first;
   Request request = request_of(place->second, std::move(slab));
-  if (store_->submit({&request, 1}) == 1) {
-    ++next_tag_;
-    return true;
-  }
-  job = std::move(place->second);
-  if (job.is_put) job.put.slab = std::move(request.slab);
-  under_way_.erase(place);
-  rest_.give_back();
-  is_full_ = true;
-  return false;
+  ++next_tag_;
+  unsent_deadline_ = request.deadline;
+  queue_.push(std::move(request));
+  queue_.flush();
+  return true;
 }
 
 Request StoreCache::request_of(Job& job, Slab slab) const {

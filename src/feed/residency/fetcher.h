@@ -28,7 +28,7 @@
 #include "headrace/store.h"
 #include "insight/counter.h"
 #include "io/read_ahead_room.h"
-#include "io/submit_queue.h"
+#include "store/submit_queue.h"
 #include "mem/slab_lender.h"
 #include "read/request_plan.h"
 
@@ -208,7 +208,7 @@ class Fetcher {
   std::unordered_map<std::uint64_t, std::shared_ptr<Fetch>> fetches_;  ///< Not ended yet, by id.
   std::vector<std::shared_ptr<Fetch>> pumping_;  ///< With extents not requested yet, oldest first.
   std::vector<Completion> inbox_;
-  io::SubmitQueue queue_;  ///< Over store_.
+  SubmitQueue queue_;  ///< Over store_.
   const read::CutRule cut_rule_;
   std::uint64_t bytes_out_ = 0;  ///< Of requests queued and in flight.
   /// Bytes asked for at once. A read's deadline begins when it is asked for, so the last of them

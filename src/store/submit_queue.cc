@@ -1,8 +1,8 @@
-#include "io/submit_queue.h"
+#include "store/submit_queue.h"
 
 #include <thread>
 
-namespace headrace::io {
+namespace headrace {
 
 std::size_t Outbox::flush(Store& handle) {
   if (requests_.empty()) return 0;
@@ -70,4 +70,4 @@ Completion run_request(Store& handle, Request request, const std::stop_token& st
   }
 }
 
-}  // namespace headrace::io
+}  // namespace headrace

@@ -1,4 +1,4 @@
-#include "io/submit_queue.h"
+#include "store/submit_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -6,12 +6,10 @@
 #include <string>
 
 #include "headrace/forwarding_store.h"
-#include "io/testing/fake_store.h"
+#include "store/memory/memory_store.h"
 
-namespace headrace::io {
+namespace headrace {
 namespace {
-
-using headrace::testing::FakeStore;
 
 /// Takes at most `room` requests at a time; none when it is 0.
 class Narrow final : public ForwardingStore {
@@ -23,6 +21,7 @@ class Narrow final : public ForwardingStore {
   std::size_t room = 1;
   std::size_t held = 0;
   std::size_t offers = 0;
+  bool is_waited_for = true;  ///< False: as after stop(), wait() returns at once.
   std::function<void()> on_wait;
 
   std::size_t submit(std::span<Request> requests) override {
@@ -34,6 +33,7 @@ class Narrow final : public ForwardingStore {
   }
   std::size_t wait(std::span<Completion> out, TimePoint until, std::stop_token stop) override {
     if (on_wait) on_wait();
+    if (!is_waited_for) return 0;
     const std::size_t count = inner().wait(out, until, std::move(stop));
     held -= count;
     return count;
@@ -43,10 +43,13 @@ class Narrow final : public ForwardingStore {
 class SubmitQueueTest : public ::testing::Test {
  protected:
   SubmitQueueTest() {
-    auto fake = std::make_unique<FakeStore>();
-    fake->set("k", "0123456789");
-    store_ = std::make_unique<Narrow>(std::move(fake));
+    StoreOptions options;
+    options.url = "memory://narrow";
+    store_ = std::make_unique<Narrow>(*open_memory_store(options));
     pool_ = *SlabPool::create({.limit_bytes = 1 << 20});
+    Request ten_bytes = read(0);
+    ten_bytes.op = Op::kPut;
+    EXPECT_TRUE(run_request(*store_, std::move(ten_bytes), {}).status.ok());
   }
   Request read(std::uint64_t tag) {
     Request request;
@@ -88,7 +91,8 @@ TEST_F(SubmitQueueTest, ReturnsAtItsTimeThoughNothingIsTaken) {
 }
 
 TEST_F(SubmitQueueTest, AHandleThatNeitherTakesNorWaitsComesBackToTheCaller) {
-  store_->room = 0;  // As after stop(): FakeStore's wait() returns at once.
+  store_->room = 0;
+  store_->is_waited_for = false;
   SubmitQueue queue(*store_);
   queue.push(read(1));
   Completion done;
@@ -160,4 +164,4 @@ TEST_F(SubmitQueueTest, RunsOneRequest) {
 }
 
 }  // namespace
-}  // namespace headrace::io
+}  // namespace headrace

@@ -7,7 +7,8 @@
 /// A store may take fewer requests than it is offered. What it does not take stays here and is
 /// offered again after each completion, and every millisecond while there are none.
 ///
-/// Place: src/io/, over any Store. The handle must outlive the queue and belongs to it alone.
+/// Place: over any Store, below all that reads or writes through one. The handle must outlive the
+/// queue and belongs to it alone.
 ///
 /// Threads: one owner; the handle's wake() from any thread ends a wait().
 #include <algorithm>
