@@ -138,7 +138,21 @@ class StoreClient {
   Status fetch(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
                std::span<std::byte> out, RangeFetcher::Options options, bool is_fresh = false);
 
-  /// Writes one object from memory. `bytes` at most the memory limit.
+  struct PutOptions {
+    bool if_absent = false;                    ///< As Request::if_absent; always one request.
+    const ObjectSettings* settings = nullptr;  ///< As Request::settings.
+  };
+  /// Writes one object from memory: in one request, or upload()s it where it is more than two parts
+  /// long. Errors: those of both; kInvalidArgument (one request, and more bytes than the memory).
+  Result<ObjectInfo> put(const std::string& key, std::span<const std::byte> bytes,
+                         const PutOptions& options, const Pause& pause);
+
+  /// A URL by which others read or write one object (Store::presign()), waiting for half a minute
+  /// where the credentials for it are being fetched. Errors: those of Store::presign();
+  /// kUnavailable also when `stop` ends the wait.
+  Result<std::string> presign(const PresignRequest& request, const std::stop_token& stop);
+
+  /// Writes one object from memory in one request. `bytes` at most the memory limit.
   Completion write(Request request, std::span<const std::byte> bytes, const Pause& pause);
 
   /// Writes a large object in parts of `part_bytes`, several in flight; nothing is visible unless

@@ -12,7 +12,6 @@
 #include <cstring>
 #include <map>
 #include <optional>
-#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -127,44 +126,17 @@ void get_range_into(PyStore& self, const std::string& key, std::uint64_t offset,
   read_range(self, key, offset, target.writable(), etag, version_id);
 }
 
-/// Parts of an upload: S3 wants 5 MiB or more and at most 10,000 of them.
-std::uint64_t upload_part_bytes(std::uint64_t size_bytes) {
-  constexpr std::uint64_t kMiB = 1 << 20;
-  const std::uint64_t for_count = (size_bytes + 9999) / 10000;
-  return std::max(8 * kMiB, (for_count + kMiB - 1) / kMiB * kMiB);
-}
-
 ObjectInfo put(PyStore& self, const std::string& key, nb::handle data, bool if_absent,
                const nb::dict& fields) {
   auto client = self.client.get();
   const ObjectSettings settings = parse_settings(fields);
   const BufferArgument source(data);
-  const auto bytes = source.bytes();
-  const std::uint64_t part_bytes = upload_part_bytes(bytes.size());
-  if (bytes.size() > 2 * part_bytes && !if_absent) {
-    return value_or_raise(without_gil([&](const Pause& pause) {
-                            return client->upload(key, bytes, part_bytes, pause, &settings);
-                          }),
-                          key);
-  }
-  const std::uint64_t limit_bytes = client->pool()->limit_bytes();
-  if (SlabPool::charged_bytes(bytes.size()) > limit_bytes) {
-    raise(Status(Code::kInvalidArgument, "PUT " + client->store().object_url(key) +
-                                             ": with if_absent=True it is one request, whose " +
-                                             std::to_string(bytes.size()) +
-                                             " bytes do not fit memory= (" +
-                                             std::to_string(limit_bytes) + " bytes): raise it"));
-  }
-  Completion done = without_gil([&](const Pause& pause) {
-    Request request;
-    request.op = Op::kPut;
-    request.key = key;
-    request.if_absent = if_absent;
-    request.settings = &settings;
-    return client->write(std::move(request), bytes, pause);
-  });
-  raise_if_error(done.status, key);
-  return ObjectInfo{key, bytes.size(), std::move(done.etag), 0};
+  return value_or_raise(without_gil([&](const Pause& pause) {
+                          return client->put(key, source.bytes(),
+                                             {.if_absent = if_absent, .settings = &settings},
+                                             pause);
+                        }),
+                        key);
 }
 
 /// Runs one control-plane call of the store so that Ctrl-C ends it, and close(), which ends only
@@ -318,20 +290,9 @@ std::string presign(PyStore& self, const std::string& key, bool writes, std::int
   request.key = key;
   request.op = writes ? Op::kPut : Op::kGet;
   request.lifetime = std::chrono::seconds(seconds);
-  // Not control(): it contacts nobody. Credentials that are fetched meanwhile are waited for.
-  constexpr std::chrono::seconds kLongest{30};
-  constexpr std::chrono::milliseconds kLookAgain{5};
   auto client = self.client.get();
-  return value_or_raise(run_interruptible([&](std::stop_token stop) {
-                          const auto until = std::chrono::steady_clock::now() + kLongest;
-                          for (;;) {
-                            auto url = client->store().presign(request);
-                            const bool may_come = !url &&
-                                                  url.error().code() == Code::kUnavailable &&
-                                                  std::chrono::steady_clock::now() < until;
-                            if (!may_come || stop.stop_requested()) return url;
-                            std::this_thread::sleep_for(kLookAgain);
-                          }
+  return value_or_raise(run_interruptible([&](const std::stop_token& stop) {
+                          return client->presign(request, stop);
                         }),
                         key);
 }

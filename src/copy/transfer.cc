@@ -27,6 +27,7 @@
 #include "store/clean_up_options.h"
 #include "store/file/file_io.h"
 #include "store/file/file_key.h"
+#include "store/upload_parts.h"
 
 namespace headrace::copy_detail {
 namespace {
@@ -118,10 +119,7 @@ void Transfer::end_calls() {
 
 std::uint64_t Transfer::part_bytes_for(std::uint64_t size_bytes) const noexcept {
   if (local_target_) return part_bytes_;
-  const std::uint64_t count = to_.traits().max_parts;
-  const std::uint64_t least = (size_bytes + count - 1) / count;
-  // Stores limit the number of parts (10,000 on S3): very large objects get larger ones.
-  return std::max(part_bytes_, (least + kMiB - 1) / kMiB * kMiB);
+  return upload_part_bytes(size_bytes, part_bytes_, to_.traits());
 }
 
 PublishOptions Transfer::publish_options(const Item& item) const {

@@ -21,8 +21,10 @@
 
 #include "io/pool_metrics.h"
 #include "io/read_budget.h"
-#include "store/submit_queue.h"
 #include "io/uploader.h"
+#include "store/finish_upload.h"
+#include "store/submit_queue.h"
+#include "store/upload_parts.h"
 
 namespace headrace {
 namespace {
@@ -38,6 +40,13 @@ constexpr std::size_t kIdleHandles = 32;
 constexpr std::uint64_t kCacheShare = 16;
 constexpr std::uint64_t kLeastCacheBytes = std::uint64_t{16} << 20;
 constexpr std::uint64_t kMostCacheShare = 8;
+
+// Parts of an upload from memory.
+constexpr std::uint64_t kUploadPartBytes = std::uint64_t{8} << 20;
+// Credentials that are being fetched when a URL is to be signed: a store cannot tell when they have
+// come, so it is asked again.
+constexpr std::chrono::seconds kCredentialsPatience{30};
+constexpr std::chrono::milliseconds kLookAgain{5};
 
 TimePoint next_slice() { return system_clock().now() + kPauseSlice; }
 
@@ -292,6 +301,40 @@ Status StoreClient::fetch(std::string_view key, std::string_view etag, std::uint
     }
     return {};
   });
+}
+
+Result<ObjectInfo> StoreClient::put(const std::string& key, std::span<const std::byte> bytes,
+                                    const PutOptions& options, const Pause& pause) {
+  const std::uint64_t part_bytes =
+      upload_part_bytes(bytes.size(), kUploadPartBytes, store_->traits());
+  if (bytes.size() > 2 * part_bytes && !options.if_absent)
+    return upload(key, bytes, part_bytes, pause, options.settings);
+  if (SlabPool::charged_bytes(bytes.size()) > pool_->limit_bytes()) {
+    return Status(Code::kInvalidArgument,
+                  "PUT " + store_->object_url(key) + ": " +
+                      (options.if_absent ? "with if_absent=True it" : "it") +
+                      " is one request, whose " + std::to_string(bytes.size()) +
+                      " bytes do not fit memory= (" + std::to_string(pool_->limit_bytes()) +
+                      " bytes): raise it");
+  }
+  Request request;
+  request.op = Op::kPut;
+  request.key = key;
+  request.if_absent = options.if_absent;
+  request.settings = options.settings;
+  Completion done = write(std::move(request), bytes, pause);
+  HEADRACE_TRY(std::move(done.status));
+  return ObjectInfo{key, bytes.size(), std::move(done.etag), 0};
+}
+
+Result<std::string> StoreClient::presign(const PresignRequest& request,
+                                         const std::stop_token& stop) {
+  const TimePoint until = system_clock().now() + kCredentialsPatience;
+  while (true) {
+    auto url = store_->presign(request);
+    const bool may_come = !url && url.error().code() == Code::kUnavailable;
+    if (!may_come || system_clock().now() >= until || !pause_for(kLookAgain, stop)) return url;
+  }
 }
 
 Completion StoreClient::write(Request request, std::span<const std::byte> bytes,

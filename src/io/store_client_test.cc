@@ -83,5 +83,95 @@ TEST_F(StoreClientTest, MemoryThatTheCallerHoldsIsSaidAtOnce) {
   EXPECT_NE(status.message().find("raise memory="), std::string_view::npos);
 }
 
+/// Notes how objects are written, and signs URLs once it was asked often enough.
+class NotingStore final : public ForwardingStore {
+ public:
+  struct Notes {
+    int puts = 0, parts = 0;
+    std::uint64_t first_part_bytes = 0;
+    Code refusal = Code::kUnavailable;
+    int refusals = 0;
+  };
+  NotingStore(std::unique_ptr<Store> inner, std::shared_ptr<Notes> notes)
+      : ForwardingStore(std::move(inner)), notes_(std::move(notes)) {}
+
+  std::size_t submit(std::span<Request> requests) override {
+    for (const Request& request : requests) {
+      if (request.op == Op::kPut) ++notes_->puts;
+      if (request.op == Op::kPutPart && notes_->parts++ == 0)
+        notes_->first_part_bytes = request.length_bytes;
+    }
+    return inner().submit(requests);
+  }
+  Result<std::string> presign(const PresignRequest& request) override {
+    if (notes_->refusals-- > 0) return Status(notes_->refusal, "no credentials yet");
+    return "signed " + request.key;
+  }
+
+ private:
+  Result<std::unique_ptr<Store>> wrap(std::unique_ptr<Store> handle) override {
+    return std::unique_ptr<Store>(std::make_unique<NotingStore>(std::move(handle), notes_));
+  }
+  const std::shared_ptr<Notes> notes_;
+};
+
+class StoreClientPut : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kMiB = std::size_t{1} << 20;
+  std::shared_ptr<StoreClient> client_of(std::uint64_t memory_bytes) {
+    return *StoreClient::wrap(std::make_unique<NotingStore>(testing::own_memory_store(), notes_),
+                              memory_bytes);
+  }
+  Result<ObjectInfo> put(StoreClient& client, std::size_t size, bool if_absent = false) {
+    const std::string text(size, 'x');
+    return client.put("key", std::as_bytes(std::span(text)), {.if_absent = if_absent}, kNoPause);
+  }
+  const std::shared_ptr<NotingStore::Notes> notes_ = std::make_shared<NotingStore::Notes>();
+};
+
+TEST_F(StoreClientPut, IsOneRequestUpToTwoParts) {
+  const auto client = client_of(128 * kMiB);
+  const auto info = put(*client, 16 * kMiB);
+  ASSERT_TRUE(info) << info.error().message();
+  EXPECT_EQ(info->size_bytes, 16 * kMiB);
+  EXPECT_EQ(info->etag, client->store().head("key")->etag);
+  EXPECT_EQ(notes_->puts, 1);
+  EXPECT_EQ(notes_->parts, 0);
+}
+
+TEST_F(StoreClientPut, IsAnUploadBeyondThatUnlessNothingMayBeReplaced) {
+  const auto client = client_of(128 * kMiB);
+  ASSERT_TRUE(put(*client, 16 * kMiB + 1));
+  EXPECT_EQ(notes_->puts, 0);
+  EXPECT_EQ(notes_->parts, 3);
+  EXPECT_EQ(notes_->first_part_bytes, 8 * kMiB);
+  EXPECT_EQ(put(*client, 16 * kMiB + 1, /*if_absent=*/true).error().code(), Code::kChanged);
+  EXPECT_EQ(notes_->puts, 1);
+}
+
+TEST_F(StoreClientPut, WhatIsOneRequestMustFitTheMemory) {
+  const auto client = client_of(kMiB);
+  const auto refused = put(*client, 2 * kMiB, /*if_absent=*/true);
+  EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+  EXPECT_NE(refused.error().message().find("2097152 bytes do not fit memory= (1048576 bytes)"),
+            std::string_view::npos);
+  EXPECT_EQ(notes_->puts, 0);
+}
+
+TEST_F(StoreClientPut, PresignWaitsForCredentialsButForNothingElse) {
+  const auto client = client_of(kMiB);
+  notes_->refusals = 3;
+  EXPECT_EQ(*client->presign({.key = "key"}, {}), "signed key");
+  notes_->refusals = 3;
+  notes_->refusal = Code::kDenied;
+  EXPECT_EQ(client->presign({.key = "key"}, {}).error().code(), Code::kDenied);
+  EXPECT_EQ(notes_->refusals, 2) << "asked once";
+  std::stop_source stop;
+  stop.request_stop();
+  notes_->refusal = Code::kUnavailable;
+  EXPECT_EQ(client->presign({.key = "key"}, stop.get_token()).error().code(), Code::kUnavailable);
+  EXPECT_EQ(notes_->refusals, 1) << "asked once";
+}
+
 }  // namespace
 }  // namespace headrace

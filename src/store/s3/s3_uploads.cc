@@ -18,6 +18,7 @@
 #include "store/s3/s3_checksum.h"
 #include "store/s3/s3_control.h"
 #include "store/s3/s3_xml.h"
+#include "store/upload_parts.h"
 
 namespace headrace::s3 {
 namespace {
@@ -378,8 +379,7 @@ Result<ObjectInfo> S3Control::copy_large(const ObjectInfo& from, const std::stri
 Status S3Control::copy_parts(const ObjectInfo& from, const std::string& to_key,
                              const std::string& upload_id, std::vector<UploadedPart>& parts,
                              const CallOptions& call) {
-  const std::uint64_t least = (from.size_bytes + traits_.max_parts - 1) / traits_.max_parts;
-  const std::uint64_t part_bytes = std::max(kCopyPartBytes, least);
+  const std::uint64_t part_bytes = upload_part_bytes(from.size_bytes, kCopyPartBytes, traits_);
   parts.resize((from.size_bytes + part_bytes - 1) / part_bytes);
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
