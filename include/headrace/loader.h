@@ -27,6 +27,7 @@
 #include "headrace/order_source.h"
 #include "headrace/output_column.h"
 #include "headrace/quarantine.h"
+#include "headrace/range_fetcher.h"
 #include "headrace/status.h"
 #include "headrace/store.h"
 
@@ -296,5 +297,15 @@ class Loader {
   /// Ends reading; next() returns kCancelled. Any thread. Idempotent.
   virtual void stop() noexcept = 0;
 };
+
+/// As long as reading may lack memory that only the holders of batches can give back, before
+/// next_batch() fails: other threads may drop batches soon.
+inline constexpr std::chrono::milliseconds kStarvedLimit{15'000};
+
+/// The next batch however long it takes; nullptr: end of the epoch. Calls `pause` between slices of
+/// kPauseSlice. Errors: those of Loader::next(), kDeadline only of a read; kExhausted
+/// (`starved_limit`: the batches that are held have all of the memory).
+Result<std::unique_ptr<Batch>> next_batch(Loader& loader, const Pause& pause,
+                                          std::chrono::milliseconds starved_limit = kStarvedLimit);
 
 }  // namespace headrace

@@ -23,6 +23,7 @@
 #include "dataset.h"
 #include "decode.h"
 #include "errors.h"
+#include "headrace/node_fill.h"
 #include "headrace/trace_reads.h"
 #include "metrics.h"
 #include "names.h"
@@ -100,35 +101,11 @@ template <class Make>
 nb::object next_as(PyLoader& self, const Make& make) {
   auto parts = self.parts.get();
   const auto lock = lock_position(*parts);
-  // Other threads may drop batches soon; nobody waits longer than this (15 s) for that.
-  constexpr int kStarvedSlices = 300;
-  int starved_slices = 0;
-  for (;;) {
-    const TimePoint until = slice_end();
-    auto result = [&] {
-      ReleaseGil release;
-      return parts->loader->next(until);
-    }();
-    if (result) {
-      if (*result == nullptr) return nb::none();
-      return receive(*parts->loader,
-                     [&] { return make(std::make_shared<const BatchOwner>(*std::move(result))); });
-    }
-    // The end of our slice and the deadline of a read have the same code; the latter comes back at
-    // once on every call.
-    const bool is_slice_end =
-        result.error().code() == Code::kDeadline && system_clock().now() >= until;
-    if (!is_slice_end) raise(result.error());
-    check_signals();
-    if (!parts->loader->is_starved()) {
-      starved_slices = 0;
-    } else if (++starved_slices >= kStarvedSlices) {
-      raise(Status(Code::kExhausted,
-                   "the batches (or arrays of them) that the training loop keeps hold all of "
-                   "memory=: copy what is kept, or "
-                   "raise memory"));
-    }
-  }
+  auto batch = without_gil([&](const Pause& pause) { return next_batch(*parts->loader, pause); });
+  if (!batch) raise(batch.error());
+  if (*batch == nullptr) return nb::none();
+  return receive(*parts->loader,
+                 [&] { return make(std::make_shared<const BatchOwner>(*std::move(batch))); });
 }
 
 nb::object next(PyLoader& self) {
@@ -327,52 +304,23 @@ std::vector<std::uint64_t> block_needs(PyLoader& self, std::uint64_t epochs,
   }));
 }
 
-/// What a loader's node is going to need, in the order of need; what no rank of it needs in the
-/// epochs that are known comes last, a share each.
-struct NodePlan {
-  std::shared_ptr<LoaderParts> parts;
-  std::uint32_t rank = 0;
-  std::uint32_t node_first = 0, node_ranks = 1;  ///< Ranks of this node.
-  std::uint64_t epochs_left = 0;                 ///< 0: not known.
-  std::uint64_t memory_bytes = 0;
-
-  Result<FillOptions> operator()(const std::stop_token& stop) const {
-    // As far as the loader tells the cache itself.
-    constexpr std::uint64_t kForeseen = 2;
-    const Loader& loader = *parts->loader;
-    const std::uint64_t epochs = epochs_left == 0 ? kForeseen : std::min(kForeseen, epochs_left);
-    HEADRACE_TRY_ASSIGN(const auto own, loader.block_needs(epochs, rank, 1, stop));
-    HEADRACE_TRY_ASSIGN(const auto node, loader.block_needs(epochs, node_first, node_ranks, stop));
-    FillOptions options;
-    options.memory_bytes = memory_bytes;
-    options.wants = order_wants(own);
-    for (FillOptions::Want& want : options.wants) want.need = ForeseenRead::kNever;
-    if (epochs_left == 0 || epochs_left > kForeseen) {
-      for (std::uint32_t block = 0; block < node.size(); ++block) {
-        if (node[block] == kNever && block % node_ranks == rank - node_first)
-          options.wants.push_back({.block = block, .need = ForeseenRead::kNever - 1});
-      }
-    }
-    options.may_read = [&loader] { return loader.is_ahead(); };
-    return options;
-  }
-};
-
 PyFill fill_beside(PyLoader& self, PyCache& cache, std::uint32_t rank, std::uint32_t node_first,
                    std::uint32_t node_ranks, std::uint64_t epochs_left,
                    std::uint64_t memory_bytes) {
   auto parts = self.parts.get();
   auto handle = value_or_raise(parts->client->store().new_handle());
   auto data = parts->dataset;
+  const NodeFill node{.rank = rank,
+                      .first_rank = node_first,
+                      .rank_count = node_ranks,
+                      .epochs_left = epochs_left,
+                      .memory_bytes = memory_bytes};
+  const auto plan = [parts, node](const std::stop_token& stop) {
+    return plan_node_fill(*parts->loader, node, stop);
+  };
   return PyFill{Guarded<BackgroundFill>(
-      "what fills the cache",
-      std::make_shared<BackgroundFill>(std::move(data), std::move(handle), cache.cache.get(),
-                                       NodePlan{.parts = parts,
-                                                .rank = rank,
-                                                .node_first = node_first,
-                                                .node_ranks = node_ranks,
-                                                .epochs_left = epochs_left,
-                                                .memory_bytes = memory_bytes}))};
+      "what fills the cache", std::make_shared<BackgroundFill>(std::move(data), std::move(handle),
+                                                               cache.cache.get(), plan))};
 }
 
 /// The reads of a run of `epochs` epochs of a loader like this that has a cache, for `ranks` ranks
