@@ -57,6 +57,12 @@ struct TakenBatch {
     const auto ids = owner->batch().ids();
     return nb::bytes(ids.data(), ids.size_bytes());
   }
+  /// For BatchReader; nullopt: other processes cannot map it.
+  std::optional<nb::bytes> place() const {
+    const std::vector<std::int64_t> numbers = place_of(owner->batch());
+    if (numbers.empty()) return std::nullopt;
+    return nb::bytes(numbers.data(), numbers.size() * sizeof(std::int64_t));
+  }
   /// -1: other processes cannot map it.
   int fd() const {
     const auto memory = owner->batch().shared();
@@ -365,7 +371,7 @@ void bind_what_loaders_return(nb::module_& m) {
       .def_prop_ro("replaced",
                    [](const TakenBatch& self) { return self.owner->batch().replaced().size(); })
       .def_prop_ro("fd", &TakenBatch::fd)
-      .def("place", [](const TakenBatch& self) { return place_of(self.owner->batch()); });
+      .def("place", &TakenBatch::place);
   nb::class_<PyState>(m, "LoaderState").def("text", [](const PyState& self) {
     return self.write();
   });
