@@ -20,8 +20,9 @@
 #include "base/start_thread.h"
 #include "checkpoint/part_sink.h"
 #include "checkpoint/wait_slice.h"
-#include "store/submit_queue.h"
 #include "store/clean_up_options.h"
+#include "store/submit_queue.h"
+#include "store/upload_parts.h"
 
 namespace headrace::checkpoint {
 namespace {
@@ -157,11 +158,8 @@ class UploadSink final : public PartSink {
     if (!done.status.ok()) {
       fail(std::move(done.status));
     } else {
-      UploadedPart& part = parts_[done.tag];
-      part.part_number = static_cast<std::uint32_t>(done.tag + 1);
-      part.etag = std::move(done.etag);
-      part.checksum = std::move(done.checksum);
-      part.size_bytes = done.length_bytes;
+      const auto number = static_cast<std::uint32_t>(done.tag + 1);
+      parts_[done.tag] = arrived_part(number, done.length_bytes, done);
     }
     done.slab = Slab();
     {

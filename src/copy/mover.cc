@@ -20,6 +20,7 @@
 #include "base/start_thread.h"
 #include "store/file/file_io.h"
 #include "store/file/file_key.h"
+#include "store/upload_parts.h"
 
 namespace headrace::copy_detail {
 namespace {
@@ -369,8 +370,7 @@ void Mover::take_write(std::unique_ptr<Op> op, Completion& completion) {
   Unit& unit = op->unit;
   completion.slab = Slab();
   if (unit.large && completion.status.ok()) {
-    UploadedPart part{unit.part + 1, std::move(completion.etag), unit.length_bytes(),
-                      std::move(completion.checksum)};
+    UploadedPart part = arrived_part(unit.part + 1, unit.length_bytes(), completion);
     MutexLock lock(unit.large->mutex);
     unit.large->parts.push_back(std::move(part));
   }

@@ -4,6 +4,7 @@
 #include "io/uploader.h"
 
 #include "store/clean_up_options.h"
+#include "store/upload_parts.h"
 
 namespace headrace::io {
 
@@ -58,8 +59,7 @@ Status Uploader::wait_one() {
   }
   HEADRACE_TRY(std::move(done.status));
   UploadedPart& part = parts_[done.tag - 1];
-  part.etag = std::move(done.etag);
-  part.checksum = std::move(done.checksum);
+  part = arrived_part(part.part_number, part.size_bytes, done);
   return {};
 }
 

@@ -3,8 +3,9 @@
 /// Uploader: one object written in parts, many of them in flight; nothing is visible unless all
 /// have arrived. The one driver of multipart uploads whose parts come from one place in order.
 ///
-/// Place: src/io/, over any Store. (copy/ moves parts of one upload between threads and runs, and
-/// drives its own.)
+/// Place: src/io/, over any Store. (copy/ moves parts of one upload between threads and runs,
+/// checkpoint/ takes them in any order from threads and processes; each drives its own. Why:
+/// docs/design/0037.)
 ///
 /// Threads: one owner.
 #include <chrono>

@@ -1,10 +1,12 @@
 #pragma once
 /// \file
-/// upload_part_bytes(): how an object whose size is known is cut into the parts of an upload.
+/// How an object whose size is known is cut into the parts of an upload, and what is noted of a
+/// part that has arrived.
 ///
-/// Threads: a pure function.
+/// Threads: pure functions.
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "headrace/store.h"
 
@@ -18,6 +20,15 @@ inline std::uint64_t upload_part_bytes(std::uint64_t size_bytes, std::uint64_t w
   const std::uint64_t least = (size_bytes + traits.max_parts - 1) / traits.max_parts;
   const std::uint64_t wanted = std::max(wanted_bytes, traits.min_part_bytes);
   return least <= wanted ? wanted : (least + kMiB - 1) / kMiB * kMiB;
+}
+
+/// What complete_upload() is told of a part of `size_bytes`. Takes the texts of `done`. \pre it has
+/// succeeded.
+inline UploadedPart arrived_part(std::uint32_t number, std::uint64_t size_bytes, Completion& done) {
+  return {.part_number = number,
+          .etag = std::move(done.etag),
+          .size_bytes = size_bytes,
+          .checksum = std::move(done.checksum)};
 }
 
 }  // namespace headrace

@@ -30,5 +30,16 @@ TEST(UploadParts, AreAsLargeAsTheStoreWants) {
   EXPECT_EQ(upload_part_bytes(6 * kMiB, kMiB, traits), 5 * kMiB);
 }
 
+TEST(UploadParts, WhatHasArrivedIsNoted) {
+  Completion done;
+  done.etag = "e";
+  done.checksum = "s";
+  const UploadedPart part = arrived_part(3, 77, done);
+  EXPECT_EQ(part.part_number, 3U);
+  EXPECT_EQ(part.etag, "e");
+  EXPECT_EQ(part.size_bytes, 77U);
+  EXPECT_EQ(part.checksum, "s");
+}
+
 }  // namespace
 }  // namespace headrace
