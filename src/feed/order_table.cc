@@ -1,3 +1,19 @@
+// A table of an order is the same for all ranks of a node, costs seconds and up to gigabytes, and
+// nobody needs it who can make it. So a file serves whoever finds one that is right, and all that
+// goes wrong with files ends in a table of the process's own.
+//
+// Invariants:
+// - A file is believed when it is this user's, regular, of the right length, of this boot and these
+//   inputs (Header), and its sum fits. It is read into memory or, when it is large, page by page
+//   with a sum each; it is never mapped, since who cuts off a mapped file ends all its readers by
+//   SIGBUS.
+// - A table gets its name once it is whole (TemporaryFile::publish()), so readers need no lock.
+// - The lock saves work, and proves nothing: two who make the same table make the same bytes, and
+//   the later name wins. Its file is removed under the lock; who locks one that has no name any
+//   more has lost the race. Who waits longer than longest_wait makes a table of its own, as the one
+//   with the lock may be stopped.
+// - A file that changes under a reader is noticed by the page's sum, and the reader goes on with a
+//   table made in memory: the order of a run does not change.
 #include "headrace/order_table.h"
 
 #include <dirent.h>

@@ -1,3 +1,17 @@
+// Invariants:
+// - Room is taken in the ledger before a file is written, and given back after one is deleted:
+//   whoever dies in between leaves the ledger too high, which costs room until the next count. Too
+//   low it is only where somebody else has put files there, which a full look finds, too.
+// - One process evicts at a time (Ledger::try_begin_eviction()), one thread in it (mutex_). Others
+//   do not wait for it: they go without a place for their extent, since reading on is worth more
+//   than keeping.
+// - What a reader needs earlier than the extent that wants room stays (PlanBoard); pinned extents
+//   stay always. So an eviction may end with nothing, and is not tried again before enough lookups
+//   have changed the picture (pause_lookups_).
+// - Looking is bounded: of many extents some buckets a time are looked at, and at most a
+//   kEvictedOfSome-th of those goes, so what goes is among the last of all and not the last of a
+//   few.
+// - The ledger is corrected only from a look at everything: a part proves nothing about the sum.
 #include "tier/evictor.h"
 
 #include <fcntl.h>

@@ -1,3 +1,17 @@
+// Invariants:
+// - queue_ holds the items without an answer, oldest first; of these the first sent_count_ were
+//   handed to the kernel. Answers come in that order, and each repeats its item's number ("O"): an
+//   answer with another number, or to nobody, means that the stream is out of step, and only a new
+//   connection helps.
+// - An item leaves the queue by end_head() or finish_close(), and its owner hears of it once.
+// - The reader's memory is written to only while its item is at the head. While the kernel has an
+//   operation (is_busy()) the item stays there: kClosing waits for it, and so fail() never frees
+//   what the kernel writes into.
+// - Received and not taken are [begin_, end_) of buffer_. Large values go where they belong instead
+//   (direct_bytes_), and only when the buffer is empty, or bytes would change places.
+// - The header of a part is compared whole before the part counts (check_remote_header()): keys of
+//   two extents may not collide, but servers lose, mix up and cut off values.
+// - The timer is that of the item at the head, or of connecting.
 #include "tier/memcached_connection.h"
 
 #include <algorithm>

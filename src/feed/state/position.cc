@@ -1,3 +1,19 @@
+// A state is written by one build and read by another, on another dataset object, perhaps by hand
+// in between. Reading and judging are apart: read_state() says whether this is a whole state of
+// ours, check_state() whether it goes on here.
+//
+// Invariants:
+// - Names of fields never change their meaning; a field that is not known is somebody else's and
+//   stays out of the checksum. What must be the same for the run to be the same is in kProven, or a
+//   field of the order's own (`extra`), and is covered; what people may change, or set to null, is
+//   not.
+// - The checksum is of the parsed fields, not of the text: a state may be formatted, and its
+//   members may change places. Numbers have to come back as they were written for that.
+// - A state of another loader is called by that loader's name before anything else is said of it.
+// - States of version 1 have no checksum: all their numbers are held against what a run can reach,
+//   so that products of them stay inside 64 bits.
+// - What differs is told with both values and what to do. Lanes, window and bundle are the state's:
+//   a run goes on with the order that it began with.
 #include "feed/state/position.h"
 
 #include <simdjson.h>

@@ -1,3 +1,19 @@
+// The result is the one of numpy's stable argsort over all positions, found window by window.
+//
+// Invariants:
+// - A sample moves by less than `reach`. So once samples up to `at` are placed, every bucket below
+//   at - reach is complete: flush_before() sorts and writes those, and only those.
+// - Writing lags behind reading: the next place to write (next_out_) is never beyond what was read,
+//   but at the borders of a stretch, where the neighbours write too; there samples are read from
+//   the halo, which was copied before anybody wrote.
+// - next_out_ starts as the border's position and is exact once all samples within reach of it are
+//   placed: those that cross it from the left have taken their places away, those that cross it to
+//   the left have added theirs (push_border_run()).
+// - Of a bucket's chain all blocks but the last are full, and items stand in the sequence of their
+//   samples. That is how trace() finds the sample of an item again: by the block's first_index and
+//   by counting those of the same bucket on from there, with the same draws.
+// - Buckets are open within reach on both sides of the reading position, so their numbers modulo
+//   the ring's size differ.
 #include "order/mosaic/position_sorter.h"
 
 #include <bit>

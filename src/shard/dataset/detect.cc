@@ -1,3 +1,18 @@
+// The choice goes from what is sure to what is likely: options that leave no choice; names that
+// only one format has (claims_listing()); side files that tell of shards without marks; the marks
+// in the first bytes of two objects a kind of name; the name alone.
+//
+// Invariants:
+// - What is there and might be data is never left out without a word: either a rule says that it is
+//   a note, a side file or empty, or the call fails and names one object of each kind. The price of
+//   asking is small, that of training on half of the data is not.
+// - A mark outweighs a name. Names decide where nothing has a mark, and then the builder checks.
+// - Two reads a kind of name, kMostGroups kinds, all in flight at once: opening costs the same for
+//   ten objects and for ten million. The exception are files that judge_all() has to see one by
+//   one.
+// - groups_ holds indexes into candidates_.data: whoever replaces the data groups them again, and
+//   all_of() and of_format(), which move objects out, come last.
+// - Formats are asked in the order of the one table, so the answer depends on no listing's luck.
 #include "shard/dataset/detect.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,19 @@
+// Which index a dataset is opened with: the one stored beside it, one that an earlier open of the
+// same objects kept (cache), or one made now.
+//
+// Invariants:
+// - An index is taken only when it is of what was asked for and of what is there: its source and
+//   side files have the version that they had, it was shaped by the same options, and it lacks no
+//   more shards than the caller allows. All that does not fit is as if it were not there: it costs
+//   the time to make another, never an error. Errors of the store are errors all the same, but for
+//   kDenied, which S3 says of what is missing.
+// - A cached index is found by its manifest: the objects with their versions and the options that
+//   shape it. What shapes an index and is not in there would give one caller another's index.
+// - Everything that leaves here has gone through check(): no byte of an index is believed before.
+// - Nothing is refused, kept or published on account of bytes that have come once. Bits flip on the
+//   wire, so what blames bytes is made again of bytes that have come twice the same
+//   (made_surely()), and an index that lacks shards is kept only then.
+// - An index that lacks shards names them. One that does not would be taken for the whole.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,16 @@
+// Invariants:
+// - base_limit_ is the best limit known; limit_ is what is being measured, base or a trial. Only
+//   begin_epoch() sets limit_, so an epoch never mixes two limits, and what ran out from the limit
+//   before is not counted (counts_from).
+// - A trial moves base_limit_ only by a measurement of its own against base_, which was measured
+//   just before, under the same weather. What nobody used proves nothing: without demand there are
+//   no epochs (used_s), and a trial that is not used is given up.
+// - The limit stays within floor and ceiling, whatever is measured. A round without a gain ends at
+//   base_limit_.
+// - Growth and refusals are two laws. While hold_until_ is not over nothing grows; refusals that
+//   come whatever the limit (background_share_) must not make it fall, which is why each back-off
+//   is judged by what came after it (backed_off_share_ > 0 until then).
+// - Time and chance come in as arguments: the same samples give the same limits.
 #include "store/transfer/concurrency_control.h"
 
 #include <algorithm>

@@ -1,3 +1,14 @@
+// Makes the index of a table: of Parquet and Arrow files by their footers (TableFiles), of Lance by
+// what its package tells of a version.
+//
+// Invariants:
+// - The key of a block's first sample is its record (TableRecord): that is all the dataset knows of
+//   where the rows lie. Shards and keys are added in step, `position` being the next free sample.
+// - A Lance table is its manifest: that object alone is listed, with its version, so another
+//   version is another dataset, although the package reads all other files by itself. Its fragments
+//   are cut by rows so that the parts of one differ by one row at most.
+// - Partitions are those that every file has: a column that is in some files only would have to be
+//   missing in others, and the names of the columns are the same for all samples.
 #include <fmt/format.h>
 
 #include <algorithm>

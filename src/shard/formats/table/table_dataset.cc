@@ -1,3 +1,19 @@
+// The index says what to fetch and how much memory that becomes; the rows come of a package that
+// knows the format (table_unpacker()), or of our own reader of Arrow's IPC.
+//
+// Invariants:
+// - A block's bytes lie as plan_fetch() of its record puts them, gaps included. append_extents()
+//   and everything that reads the bytes make that plan anew of the same record, and so agree.
+// - A record comes from the index, which anybody may have written: record_of() checks it against
+//   the heads each time, and a bad one gives no extents, no workspace, and an error where it is
+//   unpacked.
+// - Memory is charged before it is used: raw_bytes for the columns, unpack_workspace_bytes() for
+//   what the package takes besides, once as a guess and once the bytes are there exactly. What a
+//   compressed block may grow to beyond its charge is bounded by check_inflated().
+// - Parquet is handed over as a footer of our own whose chunks point into the fetched bytes: the
+//   package sees the chosen columns and row groups and nothing else, and seeks nowhere else.
+// - Partition values are no bytes of the file: they come last among the columns, as constants of
+//   the object's name.
 #include <fmt/format.h>
 
 #include <charconv>

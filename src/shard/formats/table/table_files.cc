@@ -1,3 +1,19 @@
+// A file's way: its tail; for Parquet the rest of the footer where the tail was too short, for
+// Arrow the schema and the head of each record batch; a file without a tail is looked at as a
+// stream, from the front on. One fetcher has the reads of all files, tagged with file and piece.
+//
+// Invariants:
+// - reads_left counts the reads of a file that are under way or about to be: whoever starts one
+//   adds to it, and the file is done when it is 0. A broken file still takes its answers, and does
+//   nothing with them.
+// - Files come in the order of the network. Nothing may depend on that: heads get their numbers,
+//   columns their names and the first difference its message in the order of the files
+//   (number_heads()), so the same objects give the same index, byte for byte.
+// - What is cut into blocks is fixed (kJoinBytes), as positions and the fingerprint depend on it.
+// - The kind that the first answer has is everybody's: a table has one kind.
+// - Offsets and counts of a footer are hostile until the parser has checked them against the file's
+//   size; what is charged as unpacked_bytes may be too little for compressed Arrow, which unpacking
+//   checks again.
 #include "shard/formats/table/table_files.h"
 
 #include <fmt/format.h>
