@@ -36,6 +36,11 @@ def test_the_locks_hold_every_package_that_is_asked_for() -> None:
     assert _wanted("pip_wheels") <= _locked("wheels.txt")
 
 
+def test_what_checks_types_of_users_is_there_for_the_tests() -> None:
+    # Else test_typing.py is skipped wherever nobody has installed it for `make check`.
+    assert "mypy" in _wanted("pip_test")
+
+
 def test_nothing_is_installed_without_a_version() -> None:
     assert "latest" not in SETUP
     for line in SETUP.splitlines():
