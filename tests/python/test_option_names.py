@@ -19,6 +19,8 @@ from headrace.data import dataset, mixture, packed
 from headrace.loader import options as loader_options
 from headrace.loader.peer_names import LOADER_PEERS
 from headrace.prepare import conversion
+from headrace.sources.peer_names import DATASET_PEERS
+from headrace.store.peer_names import STORE_PEERS
 from headrace.store.store import STORE_OPTIONS
 
 FRUIT = OptionNames("Basket", {"": ["apple", "pear"], "the cellar": ["wine"]}, {"pomme": "use apple="})
@@ -92,6 +94,13 @@ def test_others_speak_of_themselves(owner: str, few_numbers: Path) -> None:
     assert advice in said
 
 
+@pytest.mark.parametrize("name", ["profile_name", "aws_profile"])
+def test_a_profile_is_named_by_the_option_that_there_is(name: str) -> None:
+    assert "profile" in hr.StoreOptions.__annotations__
+    said = refusal(lambda: hr.Store("memory://", **{name: "x"}))  # type: ignore[misc]
+    assert f"Store has no option {name!r}: use profile=" in said
+
+
 def test_options_of_writers_are_listed() -> None:
     said = refusal(lambda: prepare.write([], "out", zzz=1))  # type: ignore[call-arg]
     for name in (
@@ -118,6 +127,15 @@ TABLES = {
     "prepare.write()": conversion._WRITE_NAMES,
     "Store": STORE_OPTIONS,
 }
+
+
+@pytest.mark.parametrize("owner", TABLES)
+def test_names_of_others_are_not_options(owner: str) -> None:
+    """A row for an option that exists is never read, and what it says is out of date."""
+    known = {name for names in TABLES[owner].groups.values() for name in names}
+    # A Dataset says of a Loader's options that they are that; the Loader knows them before it looks here.
+    handed_on = DATASET_PEERS.keys() - STORE_PEERS.keys() if owner == "Loader" else set()
+    assert not (TABLES[owner].elsewhere.keys() - handed_on) & known
 
 
 @pytest.mark.parametrize("owner", TABLES)

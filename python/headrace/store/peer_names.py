@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["STORE_PEERS"]
 
 _KEYS = "access_key=, secret_key= and session_token= give credentials; without them they are found as the vendor's tools find them"
-_PROFILE = "name the profile with AWS_PROFILE in the environment"
 _AZURE = "Azure's credentials come from the environment (AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, ...; docs/stores.md)"
 _GOOGLE = "Google's credentials come from GOOGLE_APPLICATION_CREDENTIALS or the machine (docs/stores.md)"
 _PARALLEL = "max_in_flight= is the most requests at once; the store finds by itself how many are best"
@@ -29,9 +28,8 @@ STORE_PEERS: dict[str, str] = {
     "aws_secret_access_key": _KEYS,
     "aws_session_token": _KEYS,
     "credentials": _KEYS,
-    "profile": _PROFILE,
-    "profile_name": _PROFILE,
-    "aws_profile": _PROFILE,
+    "profile_name": "use profile=",
+    "aws_profile": "use profile=",
     "anon": "use anonymous=True",
     "no_sign_request": "use anonymous=True",
     "skip_signature": "use anonymous=True",
