@@ -195,12 +195,13 @@ def draw_costs(axes: Any) -> None:
         colours = shades if "Headrace" in row["client"] else greys
         for i, cost in enumerate(row["sizes"]):
             axes.barh(y + 0.26 * (1 - i), cost, color=colours[i], height=0.24)
-            axes.text(cost * 1.08, y + 0.26 * (1 - i), f"{cost:g}", va="center", fontsize=7)
+            axes.text(cost * 1.08, y + 0.26 * (1 - i), f"{cost:#.3g}".rstrip("."), va="center", fontsize=7)
     axes.set_xscale("log")
     axes.set_xlim(0.1, 60)
     axes.set_xticks([0.1, 0.3, 1, 3, 10, 30], ["0.1", "0.3", "1", "3", "10", "30"])
     axes.minorticks_off()
-    axes.set_yticks(range(len(rows)), [row["client"] for row in rows], fontsize=8)
+    names = [row["client"].replace("floor", "floor: sockets alone, io_uring") for row in rows]
+    axes.set_yticks(range(len(rows)), names, fontsize=8)
     axes.set_title(
         "CPU seconds to fetch a GB by ranges of\n8 MiB, 1 MiB, 64 KiB (dark to light)", fontsize=10
     )
