@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Argument",
+    "Chosen",
     "DataWhere",
     "DryRun",
     "Endpoint",
@@ -29,6 +30,7 @@ __all__ = [
     "Option",
     "OptionSet",
     "Parameter",
+    "VersionId",
     "Where",
     "argument",
     "call",
@@ -349,8 +351,8 @@ class FileFields(OptionSet):
         return {name: value for name, value in self.as_dict().items() if value}  # type: ignore[return-value]
 
 
-class Names(OptionSet):
-    """Which of the objects that a URL or pattern names."""
+class Chosen(OptionSet):
+    """Which of the objects below a URL."""
 
     include: Annotated[
         list[str] | None,
@@ -370,6 +372,16 @@ class Names(OptionSet):
             panel="Names",
         ),
     ] = None
+
+    def check(self) -> None:
+        for flag, patterns in (("--include", self.include), ("--exclude", self.exclude)):
+            for pattern in patterns or ():
+                _refuse_hopeless(flag, pattern)
+
+
+class Names(Chosen):
+    """Which of the objects that a URL or pattern names."""
+
     raw: Annotated[
         bool,
         option(
@@ -378,11 +390,6 @@ class Names(OptionSet):
             panel="Names",
         ),
     ] = False
-
-    def check(self) -> None:
-        for flag, patterns in (("--include", self.include), ("--exclude", self.exclude)):
-            for pattern in patterns or ():
-                _refuse_hopeless(flag, pattern)
 
 
 def _refuse_hopeless(flag: str, pattern: str) -> None:
@@ -394,6 +401,10 @@ def _refuse_hopeless(flag: str, pattern: str) -> None:
         raise InvalidArgumentError(f"{flag} {pattern} matches nothing that is in it: write {directory}/**")
 
 
+VersionId = Annotated[
+    str | None,
+    option("--version-id", metavar="ID", help="This version of the one object, not its newest."),
+]
 Memory = Annotated[str, option("--memory", help="Limit of the memory for data.", panel="Store")]
 Json = Annotated[bool, option("--json", help="Print JSON on stdout instead of text.")]
 DryRun = Annotated[

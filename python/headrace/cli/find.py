@@ -26,6 +26,7 @@ __all__ = [
     "level_of",
     "named",
     "need_key",
+    "need_one_for_version",
 ]
 
 
@@ -51,6 +52,12 @@ def accepts_one(names: Names, key: str) -> bool:
         return True
     filter = _native.NameFilter(names.include or [], names.exclude or [])
     return filter.accepts(key.rstrip("/").rpartition("/")[2])
+
+
+def need_one_for_version(urls: list[str], names: Names, version_id: str | None) -> None:
+    """Raises InvalidArgumentError where more than one object is named, and a version: that is one of one object."""
+    if version_id and (len(urls) != 1 or has_pattern(urls[0], names)):
+        raise InvalidArgumentError("--version-id is that of one object: give one URL, without -r or pattern")
 
 
 def has_pattern(url: str, names: Names) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from headrace import _native
 from headrace.base.units import format_bytes
 from headrace.cli.base import Stores, fail, is_local, print_json, refuse_folder, shown, split_url
-from headrace.cli.declare import Json, Names, Where, argument, option
+from headrace.cli.declare import Json, Names, VersionId, Where, argument, option
 from headrace.cli.find import find, find_below, has_pattern, need_key
 from headrace.errors import NotFoundError
 from headrace.store.store import profile_environment
@@ -179,25 +179,31 @@ def du(
 def stat(
     url: Annotated[str, argument(metavar="URL", help="One object or file.")],
     *,
+    version_id: VersionId = None,
     where: Where,
     json: Json = False,
 ) -> int:
-    """Show size, version and time of one object.
+    """Show size, version (ETag) and time of one object; where the bucket keeps versions, also the id of this one.
 
-    Example: `headrace stat s3://bucket/train/index.json --json`
+    Examples:
+
+    * `headrace stat s3://bucket/train/index.json --json`
+
+    * `headrace stat s3://bucket/model.bin --version-id 3sL4kqtJlcpXroDTDmJ.rmSpXd3dIbrHY`
     """
     with Stores(where) as stores:
         store, key = stores.split(url)
         try:
-            info = store.head(need_key(url, key, takes_marks=True))
+            info = store.head(need_key(url, key, takes_marks=True), version_id=version_id)
         except NotFoundError as error:
             refuse_folder(store, key, error, f"`headrace ls {url.rstrip('/')}/` lists it")
             raise
     if json:
-        print_json(_as_json(info))
+        print_json({**_as_json(info), "version_id": info.version_id})
     else:
         name = shown(without_secrets(url))
+        identity = f"id        {shown(info.version_id)}\n" if info.version_id else ""
         sys.stdout.write(
-            f"url       {name}\nsize      {info.size:,} bytes ({format_bytes(info.size)})\nversion   {shown(info.etag)}\nmodified  {_when(info.modified)} UTC\n"
+            f"url       {name}\nsize      {info.size:,} bytes ({format_bytes(info.size)})\nversion   {shown(info.etag)}\n{identity}modified  {_when(info.modified)} UTC\n"
         )
     return 0

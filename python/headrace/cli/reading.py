@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from headrace import _native
 from headrace.cli.base import Stores, data_on_stdout, is_azure, note, print_json, refuse_folder
-from headrace.cli.declare import DataWhere, Json, Names, Where, argument, option
-from headrace.cli.find import named
+from headrace.cli.declare import DataWhere, Json, Names, VersionId, Where, argument, option
+from headrace.cli.find import named, need_one_for_version
 from headrace.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def cat(
         str | None,
         option("--range", metavar="FIRST-LAST", help="Bytes as HTTP counts them: 0-511 are 512."),
     ] = None,
+    version_id: VersionId = None,
     names: Names,
     where: DataWhere,
     json: Json = False,
@@ -64,6 +65,7 @@ def cat(
     """
     if range is not None and (offset or length is not None):
         raise InvalidArgumentError("--range says which bytes: leave out --offset and --length")
+    need_one_for_version(urls, names, version_id)
     begin, end = (
         (offset, NO_END if length is None else offset + length) if range is None else _parse_range(range)
     )
@@ -71,25 +73,27 @@ def cat(
         for store, key in named(stores, urls, names):
             try:
                 if json:
-                    _print_parts(store, key, begin, end)
+                    _print_parts(store, key, begin, end, version_id)
                     continue
                 with data_on_stdout():
-                    _native.read_stream(store._native, key, 1, begin=begin, end=end)
+                    _native.read_stream(
+                        store._native, key, 1, begin=begin, end=end, version_id=version_id or ""
+                    )
             except NotFoundError as error:
                 refuse_folder(store, key, error, f"all below it: headrace cat '{store.url}/{key}/**'")
                 raise
     return 0
 
 
-def _print_parts(store: Store, key: str, begin: int, end: int) -> None:
+def _print_parts(store: Store, key: str, begin: int, end: int, version_id: str | None) -> None:
     import base64
 
-    size = store.head(key).size
+    size = store.head(key, version_id=version_id).size
     if begin > size:
         raise InvalidArgumentError(f"{store.url}/{key} has {size} bytes: [{begin}, ...) is not in it")
     end = min(end, size)
     for start in range(begin, end, READ_BYTES):
-        part = store.get_range(key, start, min(READ_BYTES, end - start))
+        part = store.get_range(key, start, min(READ_BYTES, end - start), version_id=version_id)
         print_json(
             {"key": key, "offset": start, "length": len(part), "data": base64.b64encode(part).decode()}
         )

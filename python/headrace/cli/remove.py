@@ -24,8 +24,8 @@ from headrace.cli.base import (
     stop_if_asked,
     together,
 )
-from headrace.cli.declare import DryRun, Json, Names, Where, argument, option
-from headrace.cli.find import Level, accepts_one, find, has_pattern, level_of, need_key
+from headrace.cli.declare import DryRun, Json, Names, VersionId, Where, argument, option
+from headrace.cli.find import Level, accepts_one, find, has_pattern, level_of, need_key, need_one_for_version
 from headrace.errors import (
     CancelledError,
     HeadraceError,
@@ -194,11 +194,13 @@ def rm(
     recursive: Annotated[bool, option("--recursive", "-r", help="Everything below each URL.")] = False,
     dry_run: DryRun = False,
     yes: Annotated[bool, option("--yes", "-y", "--force", "-f", help="Do not ask.")] = False,
+    version_id: VersionId = None,
     names: Names,
     where: Where,
     json: Json = False,
 ) -> int:
-    """Delete objects. With -r or a pattern it says how many it will delete and asks first.
+    """Delete objects. With -r or a pattern it says how many it will delete and asks first. With --version-id that
+    version is gone for good; the others stay.
 
     Examples:
 
@@ -212,7 +214,10 @@ def rm(
     """
     deleted = 0
     failures: list[tuple[str, Exception]] = []
-    how = _How(recursive, dry_run, yes, json, names)
+    if version_id and recursive:
+        raise InvalidArgumentError("--version-id is that of one object: leave out -r")
+    need_one_for_version(urls, names, version_id)
+    how = _How(recursive, dry_run, yes, json, names, version_id)
     with Stores(where) as stores:
         for url in urls:
             try:
@@ -248,6 +253,7 @@ class _How(NamedTuple):
     yes: bool
     json: bool
     names: Names
+    version_id: str | None
 
 
 def _rm(stores: Stores, url: str, how: _How) -> tuple[int, list[tuple[str, Exception]]]:
@@ -267,6 +273,8 @@ def _rm(stores: Stores, url: str, how: _How) -> tuple[int, list[tuple[str, Excep
         need_key(url, key, ALL_BELOW, takes_marks=names.raw)
         if not accepts_one(names, key):
             return 0, []
+        if how.version_id:
+            return _remove_version(store, key, how)
         try:
             store.head(key)
         except NotFoundError as error:
@@ -290,6 +298,18 @@ def _rm(stores: Stores, url: str, how: _How) -> tuple[int, list[tuple[str, Excep
     if level is not None and recursive and not how.dry_run and not failed:
         failed = _remove_emptied(level, is_whole=not (names.include or names.exclude))
     return done, failed
+
+
+def _remove_version(store: Store, key: str, how: _How) -> tuple[int, list[tuple[str, Exception]]]:
+    # What a deletion has left as the newest version cannot be read, and may go: the object is back then. A store
+    # without versions refuses the deletion, too.
+    with suppress(UnsupportedError):
+        store.head(key, version_id=how.version_id)
+    if not how.dry_run:
+        store.delete(key, version_id=how.version_id)
+    elif not how.json:
+        sys.stdout.write(shown(f"delete version {how.version_id} of {store.url}/{key}") + "\n")
+    return 1, []
 
 
 def _remove(

@@ -24,7 +24,7 @@ from headrace.cli.base import (
     together,
     wildcard,
 )
-from headrace.cli.declare import DataWhere, DryRun, Json, Names, argument, option
+from headrace.cli.declare import DataWhere, DryRun, Json, Names, VersionId, argument, option
 from headrace.cli.plan import Shape, plan, target_is_directory
 from headrace.cli.running import Settings, run
 from headrace.cli.settings import ObjectOptions
@@ -133,10 +133,7 @@ def cp(
     keep_times: Annotated[
         bool, option("--keep-times", help="Local files get the time of their source.")
     ] = False,
-    version_id: Annotated[
-        str | None,
-        option("--version-id", metavar="ID", help="This version of the one object that is copied."),
-    ] = None,
+    version_id: VersionId = None,
     transfer: Transfer,
     written: ObjectOptions,
     where: DataWhere,
