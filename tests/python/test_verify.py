@@ -238,6 +238,45 @@ def test_a_manifest_check_names_what_differs(tmp_path: Path) -> None:
     assert (report.different, report.missing, report.extra, report.matching) == (["a"], ["b"], ["d"], 1)
 
 
+def test_manifests_of_what_patterns_leave(tmp_path: Path) -> None:
+    """sha256sum over the files that find names so is the judge."""
+    root = tmp_path / "tree"
+    for name in ("a.bin", "b.txt", "tmp/c.bin", "sub/d.bin"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    (root / "tmp" / "dead").symlink_to("nowhere")
+    chosen = ("--include", "*.bin", "--exclude", "tmp/**")
+    theirs = subprocess.run(
+        ["find", ".", "-name", "*.bin", "-not", "-path", "./tmp/*", "-exec", "sha256sum", "{}", "+"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+    )
+    made = run("manifest", "create", str(root), *chosen, "-o", str(tmp_path / "sums"))
+    assert made.returncode == 0, made.stderr  # what leads nowhere was not asked for
+    sums = (tmp_path / "sums").read_text()
+    assert checks.parse_manifest(sums) == checks.parse_manifest(theirs.stdout)
+    # Of a manifest of everything the same part is compared: what is left out may differ.
+    assert run("manifest", "create", str(root), "-o", str(tmp_path / "all")).returncode == 1
+    (root / "b.txt").write_text("other")
+    (root / "tmp" / "c.bin").unlink()
+    (root / "tmp" / "new.bin").write_text("new")
+    checked = run("manifest", "check", str(root), str(tmp_path / "all"), *chosen, "--json")
+    assert json.loads(checked.stdout)["matching"] == 2, checked.stderr
+    (root / "sub" / "d.bin").write_text("other")
+    checked = run("manifest", "check", str(root), str(tmp_path / "all"), *chosen, "--json")
+    assert (checked.returncode, json.loads(checked.stdout)["different"]) == (1, ["sub/d.bin"])
+
+
+@pytest.mark.parametrize("command", ["create", "check"])
+def test_a_manifest_of_nothing_is_refused(tmp_path: Path, command: str) -> None:
+    (tmp_path / "a").write_text("a")
+    assert run("manifest", "create", str(tmp_path)).returncode == 0
+    done = run("manifest", command, str(tmp_path), "--exclude", "*")
+    assert done.returncode == 1
+    assert "nothing that --include and --exclude leave" in done.stderr
+
+
 def list_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     from types import SimpleNamespace
 

@@ -172,7 +172,8 @@ def free(
     everything: Annotated[bool, typer.Option("--all", help="Everything.")] = False,
     json: Json = False,
 ) -> None:
-    """Delete what is cached of some objects, or everything. The objects themselves stay.
+    """Delete what is cached of some objects, or everything. The objects themselves stay. Objects are named by the
+    beginning of their URL: there are no patterns, and no --include or --exclude.
 
     Examples:
 
@@ -219,7 +220,8 @@ def warm(
     json: Json = False,
 ) -> int:
     """Fetch a dataset into a cache before a run, on any machine that has the disk. What is there is not read, so
-    one that was interrupted goes on. Exit code 1 when not all has room.
+    one that was interrupted goes on. Exit code 1 when not all has room. A dataset is fetched as a whole: instead of
+    --include or --exclude name the part that the run reads, as it will name it (a folder, a pattern, one object).
 
     Where the cache is smaller than the dataset, tell how the run will read: what it needs first is fetched.
 

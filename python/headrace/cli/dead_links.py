@@ -6,13 +6,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from headrace import _native
 from headrace.cli.base import fail, is_local, local_path
 from headrace.cli.plan import Job
 
-__all__ = ["LEADS_NOWHERE", "dead_links", "name_dead_links"]
+__all__ = ["LEADS_NOWHERE", "dead_links", "is_not_hidden", "name_dead_links"]
 
 LEADS_NOWHERE = "the link leads nowhere"
 NO_FILE = "neither a file nor a directory"
@@ -34,12 +34,17 @@ def dead_links(job: Job, names: _native.NameFilter) -> Iterator[tuple[str, str]]
                 yield key, what
 
 
-def name_dead_links(url: str, *, with_hidden: bool = True) -> int:
-    """Names those below a directory on stderr; returns the exit code of a command that has left them out."""
+def is_not_hidden(key: str) -> bool:
+    return "/." not in f"/{key}"
+
+
+def name_dead_links(url: str, accepts: Callable[[str], bool]) -> int:
+    """Names those below a directory on stderr that a command would take; returns the exit code of one that has left
+    them out."""
     code = 0
     if is_local(url):
         for key, what in _below(local_path(url), "", ()):
-            if not with_hidden and "/." in f"/{key}":
+            if not accepts(key):
                 continue
             code = fail(f"{os.path.join(local_path(url), key)}: {what}")
     return code

@@ -11,7 +11,7 @@ from headrace import _native
 from headrace.base.progress import progress_bar
 from headrace.base.units import format_bytes, parse_bytes
 from headrace.cli.base import local_path, print_json
-from headrace.cli.dead_links import name_dead_links
+from headrace.cli.dead_links import is_not_hidden, name_dead_links
 from headrace.cli.declare import DataWhere, FileFields, Json, Memory, argument, option
 from headrace.errors import InvalidArgumentError
 from headrace.store.store import Store
@@ -213,7 +213,7 @@ def pack(
         print_json({**result, "seconds": seconds})
     else:
         _print_summary(result, seconds, dry_run)
-    return 0 if kind == PYTHON else name_dead_links(source, with_hidden=False)
+    return 0 if kind == PYTHON else name_dead_links(source, is_not_hidden)
 
 
 def _refuse_with_tokens(others: dict[str, object]) -> None:

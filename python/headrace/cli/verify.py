@@ -11,11 +11,12 @@ from typing import Annotated
 
 import typer
 
+from headrace import _native
 from headrace.base.units import format_bytes
 from headrace.cli.base import is_local, local_file, local_path, split_url
 from headrace.cli.common import Format, console, fail, print_json
 from headrace.cli.dead_links import name_dead_links
-from headrace.cli.declare import DataWhere, Json, Memory
+from headrace.cli.declare import Chosen, DataWhere, Json, Memory
 from headrace.cli.find import need_key
 from headrace.cli.index import Shape
 from headrace.cli.library import add
@@ -25,6 +26,8 @@ from headrace.loader.quarantine import format_quarantine
 from headrace.store.store import Store
 from headrace.store.urls import without_secrets
 from headrace.verification import checks
+
+NOTHING_LEFT = "nothing that --include and --exclude leave"
 
 Workers = Annotated[
     int, typer.Option("--workers", min=0, help="Threads; 0: one a core, 64 for a remote store.")
@@ -185,6 +188,7 @@ def manifest_create(
     ] = None,
     workers: Workers = 0,
     memory: Memory = "256MiB",
+    chosen: Chosen,
     where: DataWhere,
     json: Json = False,
 ) -> int:
@@ -195,17 +199,22 @@ def manifest_create(
     * `headrace manifest create s3://bucket/data`
 
     * `headrace manifest create ./data --output - | sort`
+
+    * `headrace manifest create s3://bucket/run-17 --exclude 'tmp/**'`
     """
     started = time.monotonic()
     options = where.as_dict()
     path = None if output in (None, "-") else Path(local_file(output or "", "--output"))
-    digests, count = checks.create_manifest(url, workers=workers, memory=memory, **options)
+    include, exclude = chosen.include or [], chosen.exclude or []
+    digests, count = checks.create_manifest(
+        url, include=include, exclude=exclude, workers=workers, memory=memory, **options
+    )
     if not digests:
-        raise NotFoundError(f"{url}: nothing there")
+        raise NotFoundError(f"{url}: {NOTHING_LEFT if include or exclude else 'nothing there'}")
     text = checks.format_manifest(digests)
     if output == "-":
         sys.stdout.write(text)
-        return name_dead_links(url)
+        return name_dead_links(url, _native.NameFilter(include, exclude).accepts)
     if path is None:
         with Store(url, **options) as store:
             store.put(checks.MANIFEST_KEY, os.fsencode(text))
@@ -220,7 +229,7 @@ def manifest_create(
             f"{made}: {len(digests):,} objects, {format_bytes(count)} hashed in {seconds:.1f} s",
             markup=False,
         )
-    return name_dead_links(url)
+    return name_dead_links(url, _native.NameFilter(include, exclude).accepts)
 
 
 def manifest_check(
@@ -235,10 +244,12 @@ def manifest_check(
     ] = None,
     workers: Workers = 0,
     memory: Memory = "256MiB",
+    chosen: Chosen,
     where: DataWhere,
     json: Json = False,
 ) -> int:
-    """Compare every object below URL with a manifest: missing, different, extra.
+    """Compare every object below URL with a manifest: missing, different, extra. What --include and --exclude leave
+    out is none of them.
 
     Examples:
 
@@ -254,9 +265,18 @@ def manifest_check(
     else:
         with Store(root, **options) as store:
             text = os.fsdecode(store.get(need_key(manifest or url, key)))
+    include, exclude = chosen.include or [], chosen.exclude or []
     report = checks.check_manifest(
-        url, checks.parse_manifest(text), workers=workers, memory=memory, **options
+        url,
+        checks.parse_manifest(text),
+        include=include,
+        exclude=exclude,
+        workers=workers,
+        memory=memory,
+        **options,
     )
+    if (include or exclude) and report == checks.ManifestReport():
+        raise NotFoundError(f"{url}: {NOTHING_LEFT}")
     seconds = time.monotonic() - started
     if json:
         print_json({**asdict(report), "ok": report.ok, "seconds": seconds})

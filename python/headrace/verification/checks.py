@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -256,14 +256,18 @@ def _unescape(text: str) -> str:
 def create_manifest(
     url: str | os.PathLike[str],
     *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     workers: int = 0,
     memory: int | str = "256MiB",
     **options: Unpack[StoreOptions],
 ) -> tuple[dict[str, str], int]:
     """SHA-256 of every object below a URL, by key, and the bytes that were read. A manifest at the root is
-    left out."""
+    left out. Patterns: only objects that one of ``include`` matches, if there are any, and none of ``exclude``; as
+    ``--include`` and ``--exclude`` of the command line."""
+    accepts = _native.NameFilter(include, exclude).accepts
     with Store(url, memory=memory, **options) as store:
-        report = _digest(store, _objects(store), workers)
+        report = _digest(store, (info for info in _objects(store) if accepts(info.key)), workers)
     if report["problems"]:
         raise _first_failure(report)
     return {key: hexes[0] for key, _, hexes in report["objects"]}, report["read_bytes"]
@@ -317,13 +321,18 @@ def check_manifest(
     url: str | os.PathLike[str],
     digests: Mapping[str, str],
     *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     workers: int = 0,
     memory: int | str = "256MiB",
     **options: Unpack[StoreOptions],
 ) -> ManifestReport:
-    """Compares every object below a URL with a manifest."""
+    """Compares every object below a URL with a manifest. ``include`` and ``exclude`` as of
+    :func:`create_manifest`: what they leave out is neither missing nor extra."""
+    accepts = _native.NameFilter(include, exclude).accepts
+    digests = {key: digest for key, digest in digests.items() if accepts(key)}
     with Store(url, memory=memory, **options) as store:
-        listed = {info.key: info for info in _objects(store)}
+        listed = {info.key: info for info in _objects(store) if accepts(info.key)}
         report = _digest(store, [listed[key] for key in digests if key in listed], workers)
     found = {key: hexes[0] for key, _, hexes in report["objects"]}
     why = {problem.key: problem.message for problem in (Problem(*row) for row in report["problems"])}
