@@ -58,8 +58,10 @@ class Batch(_NumpyBatch):
             return value.to(device, non_blocking=non_blocking) if isinstance(value, torch.Tensor) else value
 
         moved = Batch({name: move(value) for name, value in self.items()})
-        moved.ids, moved.mask = move(self.ids), move(self.mask)
-        moved.replaced, moved.epoch, moved.index = self.replaced, self.epoch, self.index
+        for name in _NumpyBatch.__slots__:
+            # Whoever converts the columns of a batch makes another of them alone (Lightning, precision="64-true").
+            if hasattr(self, name):
+                setattr(moved, name, move(getattr(self, name)))
         return moved
 
 

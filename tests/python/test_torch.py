@@ -148,6 +148,17 @@ def test_a_batch_moves_as_a_whole(loader: Any) -> None:
     assert batch["x"].device.type == "cpu"
 
 
+def test_lightning_may_convert_the_columns_of_a_batch(loader: Any) -> None:
+    """It makes a batch of the columns alone, and moves that."""
+    precision = pytest.importorskip("lightning.pytorch.plugins.precision").DoublePrecision()
+    batch = next(iter(loader.map(lambda sample: {"y": sample["x"] / 2})))
+    assert batch["y"].dtype == torch.float32
+    moved = precision.convert_input(batch).to("cpu")
+    assert moved["y"].dtype == torch.float64
+    assert moved["y"].tolist() == batch["y"].tolist()
+    assert repr(moved) == "Batch({y: torch.float64[32]})"
+
+
 def test_transform_makes_what_the_loop_receives(numbers: Path) -> None:
     with headrace.torch.Loader(
         numbers, transform=lambda batch: (batch["x"] * 2, batch.ids), **OPTIONS

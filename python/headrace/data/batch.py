@@ -43,6 +43,8 @@ class Batch(dict[str, Any]):
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{name}: {_describe(value)}" for name, value in self.items())
+        if not hasattr(self, "ids"):  # Made of columns alone, by somebody who converts them.
+            return f"Batch({{{columns}}})"
         return f"Batch(epoch={self.epoch}, index={self.index}, samples={len(self.ids)}, {{{columns}}})"
 
 
