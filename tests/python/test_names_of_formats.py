@@ -107,6 +107,19 @@ def test_a_shard_of_mds_alone(data: Path, format: str) -> None:
         assert files[0]["data"] == shard.read_bytes()
 
 
+def test_some_shards_of_mds(data: Path) -> None:
+    """As migrating.md says, a part of such a dataset is written as one of its own."""
+    with pytest.raises(
+        hr.InvalidArgumentError, match=r"read as a whole through its index\.json: open the folder"
+    ):
+        hr.Dataset(data, keys=["shard.00000.mds"])
+    with hr.Dataset(data) as all_of_it:
+        kept = [all_of_it[i] for i in (1, 0)]
+        hr.prepare.write((all_of_it[i] for i in (1, 0)), data.parent / "part", format="mds")
+    with hr.Dataset(data.parent / "part") as part:
+        assert list(part) == kept
+
+
 def test_what_lists_the_shards_alone(data: Path, tmp_path: Path) -> None:
     with pytest.raises(
         hr.InvalidArgumentError, match=f"index.json: lists the shards of a dataset: open the folder {data}"

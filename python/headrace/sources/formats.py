@@ -77,7 +77,7 @@ def _part_of(store: _native.Store, key: str, format: str) -> str:
     """What the object is a part of, and what to open."""
     folder = f"open the folder {store.url}"
     if _SHARD_OF_MDS.search(key):
-        return f"is a shard of MDS, which is read through its index.json: {folder}"
+        return f"is a shard of MDS, which is read as a whole through its index.json: {folder}"
     if key == "index.hri":
         return f"is the index of the dataset beside it: {folder}"
     if key == "index.json" and format in ("auto", "mds", "litdata") and _is_list_of_shards(store, key):

@@ -51,7 +51,8 @@ Status lost_index(const BuildContext& context, const DataObjects& shards,
   const std::string_view name = driver.title;
   if (!context.options.keys.empty()) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("{}: is a shard of {}, which is read through its {}: open the folder",
+                  fmt::format("{}: is a shard of {}, which is read as a whole through its {}: open "
+                              "the folder",
                               context.store.object_url(first), name, kIndexJsonName));
   }
   const auto folders = indexed_folders(all);
