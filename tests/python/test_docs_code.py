@@ -22,6 +22,7 @@ OPTIONAL = {
     "headrace.jax": "jax",
     "headrace.fsspec": "fsspec",
     "headrace.checkpoint.torch_checkpointing": "torch_checkpointing",
+    "headrace.checkpoint.torchtitan": "torchtitan",
 }
 DATA = "headrace fingerprint "
 """What begins like a command and is none."""

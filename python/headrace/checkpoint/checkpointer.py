@@ -296,7 +296,7 @@ class Checkpointer(live.Closing):
         self._broken.discard(manifest.step)
         if self._group.rank == 0:
             self._saved[manifest.step] = self._keep.about(manifest)
-            self._retire()
+            self.retire()
 
     def _compare_with_last(self, manifest: Manifest) -> None:
         """Says it where nothing has changed since the checkpoint before: then an old copy was saved, or nothing
@@ -310,8 +310,10 @@ class Checkpointer(live.Closing):
                 last.step,
             )
 
-    def _retire(self) -> None:
-        """Deletes what need not stay, and lets what is old move. What fails is tried again after the next save."""
+    def retire(self) -> None:
+        """Deletes checkpoints that ``keep=`` does not want, and lets what is old move (``cold=``). After its saves
+        it does so itself: this is for those of :class:`headrace.checkpoint.dcp.Writer`. On one rank, without a save
+        under way. What fails is a warning of the log, and is tried again the next time."""
         if self._keep.latest == 0 and self._cooling is None:
             return
         try:
