@@ -17,7 +17,7 @@ import headrace as hr
 from headrace.checkpoint import Checkpointer
 from headrace.checkpoint.arrays import Array, Chunk, describe
 from headrace.checkpoint.group import Group
-from headrace.checkpoint.plan import had, make_plan
+from headrace.checkpoint.plan import LeastLoaded, had, make_plan, overlap
 from headrace.checkpoint.saving import Planner, _merge
 from headrace.checkpoint.tree import flatten
 
@@ -192,6 +192,36 @@ def test_what_all_ranks_have_is_shared_out_evenly() -> None:
     plan = make_plan([had([*arrays, alone]), *(had(arrays) for _ in range(3))])
     counts = [len(plan.of_rank(rank)) for rank in range(4)]
     assert counts == [1, 14, 13, 13], "the first has enough with what it alone has"
+
+
+def test_the_least_loaded_of_some_ranks_is_found_whatever_others_were_given() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(50):
+        load = rng.integers(0, 5, 8).tolist()
+        groups = [sorted(rng.choice(8, rng.integers(1, 9), replace=False).tolist()) for _ in range(3)]
+        queues = [LeastLoaded(group, load) for group in groups]
+        for _ in range(40):
+            chosen = int(rng.integers(3))
+            least = queues[chosen].rank()
+            assert least == min(groups[chosen], key=lambda rank: (load[rank], rank))
+            load[least] += int(rng.integers(0, 4))
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_boxes_that_share_an_element_are_found(ndim: int) -> None:
+    rng = np.random.default_rng(ndim)
+    shared = 0
+    for _ in range(300):
+        boxes = {
+            Chunk(tuple(rng.integers(0, 6, ndim).tolist()), tuple(rng.integers(0, 5, ndim).tolist()))
+            for _ in range(int(rng.integers(0, 6)))
+        }
+        covered = np.zeros((10,) * ndim, int)
+        for box in boxes:
+            covered[tuple(slice(o, o + s) for o, s in zip(box.offsets, box.sizes, strict=True))] += 1
+        assert overlap(sorted(boxes)) == bool((covered > 1).any())
+        shared += bool((covered > 1).any())
+    assert 10 < shared < 290
 
 
 @pytest.fixture

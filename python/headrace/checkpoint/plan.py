@@ -6,6 +6,7 @@ each set of ranks that have the same arrays, chunks once for each layout.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 from headrace.checkpoint.arrays import Array, Chunk, width_of
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["Had", "Plan", "Planned", "had", "make_plan"]
+__all__ = ["Had", "LeastLoaded", "Plan", "Planned", "had", "make_plan", "overlap"]
 
 
 class Had(NamedTuple):
@@ -68,7 +69,7 @@ class _Layout:
     """How arrays of one shape lie on all ranks. ``owners``: of each chunk, the ranks that have it."""
 
     def __init__(self, name: str, shape: tuple[int, ...], owners: dict[Chunk, list[int]]) -> None:
-        self.owners = dict(sorted(owners.items()))
+        self.owners = {chunk: tuple(having) for chunk, having in sorted(owners.items())}
         _check_cover(name, shape, list(self.owners))
         self.several = [chunk for chunk, having in self.owners.items() if len(having) > 1]
         self._chosen: dict[tuple[int, ...], tuple[tuple[Chunk, int], ...]] = {}
@@ -162,11 +163,29 @@ def _shared_out(
         for name, layout in of.items()
         for chunk in layout.several
     ]
+    queues: dict[int, LeastLoaded] = {}  # By identity: chunks of a layout that all ranks have are many.
     for size, name, chunk in sorted(todo, key=lambda each: (-each[0], each[1], each[2])):
-        rank = min(of[name].owners[chunk], key=lambda each: (load[each], each))
+        owners = of[name].owners[chunk]
+        queue = queues.get(id(owners)) or queues.setdefault(id(owners), LeastLoaded(owners, load))
+        rank = queue.rank()
         load[rank] += size
         chosen[name][chunk] = rank
     return chosen
+
+
+class LeastLoaded:
+    """Which of some ranks has the least load, while loads grow. ``load``: of all ranks, read at each call."""
+
+    def __init__(self, ranks: Sequence[int], load: list[int]) -> None:
+        self._load, self._known = load, sorted((load[rank], rank) for rank in ranks)
+
+    def rank(self) -> int:
+        """Of equals the lowest."""
+        known, rank = self._known[0]
+        while known != self._load[rank]:
+            heapq.heapreplace(self._known, (self._load[rank], rank))
+            known, rank = self._known[0]
+        return rank
 
 
 def _check_cover(name: str, shape: tuple[int, ...], chunks: list[Chunk]) -> None:
@@ -181,20 +200,20 @@ def _check_cover(name: str, shape: tuple[int, ...], chunks: list[Chunk]) -> None
         raise InvalidArgumentError(
             f"{name}: the ranks together have {parts} of its {whole} elements; a rank or a shard is missing"
         )
-    if parts > whole or _overlap(chunks):
+    if parts > whole or overlap(chunks):
         raise InvalidArgumentError(f"{name}: chunks of different ranks overlap")
 
 
-def _overlap(chunks: list[Chunk]) -> bool:
-    """Whether two boxes share an element. Boxes come sorted by offsets: along the first dimension only
-    neighbours can meet."""
+def overlap(chunks: list[Chunk]) -> bool:
+    """Whether two boxes share an element. Only neighbours can, along the dimension that has most of them."""
+    chunks = [chunk for chunk in chunks if math.prod(chunk.sizes)]
     if len(chunks) < 2:
         return False
+    axis = max(range(len(chunks[0].sizes)), key=lambda axis: len({each.offsets[axis] for each in chunks}))
     open_until: list[Chunk] = []
-    for chunk in chunks:
-        if math.prod(chunk.sizes) == 0:
-            continue
-        open_until = [each for each in open_until if each.offsets[0] + each.sizes[0] > chunk.offsets[0]]
+    for chunk in sorted(chunks, key=lambda each: each.offsets[axis]):
+        begin = chunk.offsets[axis]
+        open_until = [each for each in open_until if each.offsets[axis] + each.sizes[axis] > begin]
         for each in open_until:
             if all(
                 o < p + q and p < o + s
