@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,3 +34,16 @@ def test_shared_loads_need_no_limit(tmp_path: Path) -> None:
     assert set(json.loads(done.stdout)["1"]) == {
         f"{layout}, {share}" for layout in ("replicas", "columns") for share in ("never", "auto")
     }
+
+
+def test_checkpoints_are_set_beside_what_a_machine_can_do(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    small = ("--directory", tmp_path, "--mib", 16, "--rounds", 1, "--warm")
+    done = run("peers/checkpoints.py", *small, "--only", "state,put", "--ways", "floor,headrace")
+    assert done.returncode == 0, done.stderr
+    for said in (
+        r"^headrace +blocked [\d.]+ x the memcpy the first time, then [\d.]+ x; sums are \d+ % of its CPU$",
+        r"^save: \d+ % of the rate of put in parts$",
+        r"^load: \d+ % of the rate of gets of 16 MiB$",
+    ):
+        assert re.search(said, done.stdout, re.MULTILINE), done.stdout
