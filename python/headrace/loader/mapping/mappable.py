@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -40,8 +39,7 @@ class Where(NamedTuple):
 
     def resolved(self) -> tuple[int, str]:
         """Workers and where they are, with defaults for what was not said."""
-        is_gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)()
-        return self.workers or 0, self.where or ("process" if is_gil_enabled else "thread")
+        return self.workers or 0, self.where or "process"
 
 
 _Mapped_co = TypeVar("_Mapped_co", covariant=True)
@@ -56,8 +54,7 @@ class Mappable(ABC, Generic[_Mapped_co]):
 
     All functions of a loader run in the same workers, one batch in one worker. ``workers=0`` (default): in
     the caller. ``where="process"`` (default): in so many processes, which are spawned at the first batch, not
-    forked, and do not run the main program again. ``where="thread"`` (default where Python runs without the
-    GIL): in threads.
+    forked, and do not run the main program again. ``where="thread"``: in threads.
 
     A function that declares a parameter ``rng`` gets there a ``numpy.random.Generator`` of its own, which
     depends on (seed, epoch, sample) alone (of a batch: on its first sample).
