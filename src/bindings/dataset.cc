@@ -5,7 +5,9 @@
 #include "dataset.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "errors.h"
 #include "headrace/rebuild.h"
@@ -181,6 +183,40 @@ nb::tuple block(PyDataset& self, std::uint32_t index) {
   return nb::make_tuple(b.shard, b.first_sample, b.sample_count, b.stored_bytes, b.raw_bytes);
 }
 
+std::string ending_of(std::string_view key) {
+  const std::string_view name = key.substr(key.rfind('/') + 1);
+  const std::size_t dot = name.rfind('.');
+  std::string ending(dot == std::string_view::npos ? "" : name.substr(dot + 1));
+  for (char& letter : ending)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  return ending;
+}
+
+/// Endings of the names of all objects that have bytes, in small letters and without the dot, and
+/// how many have each. O(objects), from the index.
+std::map<std::string, std::uint64_t> count_endings(const Dataset& dataset) {
+  std::map<std::string, std::uint64_t> counts;
+  std::vector<Extent> extents;
+  for (std::uint32_t i = 0; i < dataset.block_count(); ++i) {
+    extents.clear();
+    dataset.append_extents(i, 0, dataset.block(i).sample_count, extents);
+    for (const Extent& extent : extents) ++counts[ending_of(extent.key)];
+  }
+  return counts;
+}
+
+nb::dict key_endings(PyDataset& self) {
+  const auto reader = self.reader.get();
+  std::map<std::string, std::uint64_t> counts;
+  {
+    nb::gil_scoped_release release;
+    counts = count_endings(*reader->dataset());
+  }
+  nb::dict out;
+  for (const auto& [ending, count] : counts) out[nb::cast(ending)] = count;
+  return out;
+}
+
 template <class Get>
 auto property(Get get) {
   return [get](PyDataset& self) { return get(*self.reader.get()->dataset()); };
@@ -223,6 +259,7 @@ void bind_dataset(nb::module_& m) {
       .def("cut_ends", &cut_ends)
       .def("shard", &shard, nb::arg("index"))
       .def("block", &block, nb::arg("index"))
+      .def("key_endings", &key_endings)
       .def("read", &read, nb::arg("positions"), nb::arg("columns"))
       .def("close", [](PyDataset& self) { self.reader.drop(); });
 }

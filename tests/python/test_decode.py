@@ -331,6 +331,7 @@ def test_auto_does_the_obvious(members: Path, open_loader: Any) -> None:
             assert np.array_equal(batch["npy"][row], np.full((2, 3), i, np.float32))
             assert batch["npz"][row]["x"].tolist() == [i] * 3
             assert np.array_equal(batch["npz"][row]["y"], np.eye(2))
+            assert batch["wav"][row].shape == (100 + i, 2)
             assert batch["bin"][row] == bytes([i] * (i + 1)), "nothing is guessed from values"
 
 

@@ -66,7 +66,7 @@ class Engine:
             source_blocks=first_blocks(source),
             quarantine=quarantine,
             value_cache=_value_cache(options, source),
-            decode=decodings_of(options.decode, source.native, options.column_names()),
+            decode=decodings_of(options.decode, source, options.column_names()),
             **{**options.for_engine(), "workers": _workers(options)},
         )
 

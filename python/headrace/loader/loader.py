@@ -118,7 +118,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
     :param lanes: lanes of the order; 0: chosen from the batch size and the memory.
     :param read_timeout: seconds for one block, all attempts together.
     :param decode: what is made of columns, on the engine's threads: ``{"image": headrace.decode.image(...)}``,
-        or ``"auto"`` for what is obvious from encodings and names (:mod:`headrace.decode`).
+        or ``"auto"`` for what encodings, names and declared features say (:mod:`headrace.decode`).
     :param on_bad_sample: ``"replace"``: a sample whose bytes turn out bad (a checksum, a broken record, a
         block that does not inflate, a value that cannot be decoded) is replaced by another of its source, the same on all ranks and in all
         runs; ``batch.replaced`` says where. ``"raise"``: CorruptError. What the store or the network does is
