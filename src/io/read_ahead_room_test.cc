@@ -27,8 +27,9 @@ struct Way {
 
 class RoomRun {
  public:
-  RoomRun(std::uint64_t fixed_bytes, std::uint64_t first_bytes, std::uint64_t most_bytes)
-      : fixed_bytes_(fixed_bytes) {
+  RoomRun(std::uint64_t fixed_bytes, std::uint64_t first_bytes, std::uint64_t most_bytes,
+          std::uint32_t seed = 7)
+      : fixed_bytes_(fixed_bytes), random_(seed) {
     room.begin(fixed_bytes, first_bytes, most_bytes);
   }
 
@@ -78,7 +79,7 @@ class RoomRun {
   const std::uint64_t fixed_bytes_;
   Arrivals arrivals_;
   TimePoint now_{};
-  std::mt19937 random_{7};
+  std::mt19937 random_;
 };
 
 TEST(ReadAheadRoom, FillsTheWayWithinTwoSecondsAndTakesNoMoreThanTwiceThat) {
@@ -103,6 +104,18 @@ TEST(ReadAheadRoom, BurstsDoNotKeepItSmall) {
     run.run_bursts(way, 60);
     EXPECT_LE(static_cast<double>(run.ahead()), 4 * way.most_bytes) << way.most_bytes;
   }
+}
+
+// Of a full processor no step brings more, and none is kept because bytes came in a burst.
+TEST(ReadAheadRoom, LuckKeepsNoStepOfAFullProcessor) {
+  double sum = 0;
+  for (std::uint32_t seed = 0; seed < 50; ++seed) {
+    RoomRun run(512 * kMiB, 576 * kMiB, 4096 * kMiB, seed);
+    run.run_bursts({48e6, 0.016}, 60);
+    sum += static_cast<double>(run.ahead());
+    EXPECT_LE(run.ahead(), 128 * kMiB) << seed;
+  }
+  EXPECT_LE(sum / 50, 80.0 * kMiB);
 }
 
 TEST(ReadAheadRoom, StaysWhereTheTrainingLoopDoesNotWait) {
