@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsFloat
 from headrace.base import live
 from headrace.base.option_names import OptionNames, named_options
 from headrace.base.units import parse_bytes
+from headrace.checkpoint.agreeing import Attempt, Failure, failure_of
 from headrace.checkpoint.archived import explaining_archives
 from headrace.checkpoint.cold import Cold, check_rules
 from headrace.checkpoint.cooling import Cooling
@@ -28,8 +29,8 @@ from headrace.checkpoint.reference import compare
 from headrace.checkpoint.retention import Keep, Kept
 from headrace.checkpoint.reuse import Reuse
 from headrace.checkpoint.saving import Planner, Saving
-from headrace.checkpoint.sharing import OtherRankError, SharedReads
-from headrace.checkpoint.told import error_of, raise_told, told
+from headrace.checkpoint.sharing import SharedReads
+from headrace.checkpoint.told import raise_told, told
 from headrace.checkpoint.tree import metadata_as_dict
 from headrace.checkpoint.values import ValueWatch, check_mode
 from headrace.errors import (
@@ -52,6 +53,9 @@ _log = logging.getLogger("headrace.checkpoint")
 
 _GRACE_SECONDS = 900.0
 """No request of an older job lives so long: what it has not committed by then, it never will."""
+
+_READINGS = 3
+"""So often a step is read that is replaced each time before all ranks have read it."""
 
 
 class Rejected(NamedTuple):
@@ -183,7 +187,7 @@ class Checkpointer(live.Closing):
         self.rejected: list[Rejected] = []
         """What the last load() passed over."""
         self._broken: set[int] = set()  # Steps that load() has passed over, until they are saved anew.
-        self._loaded: int | None = None
+        self._loaded: tuple[int, Mapping[str, Any]] | None = None  # Step and metadata.
         live.register(self, has_begun=True)
 
     @property
@@ -408,7 +412,8 @@ class Checkpointer(live.Closing):
         """The state that was saved; every byte is compared with its sum.
 
         Without ``step`` the checkpoint that was committed last; where it cannot be proved, the last one before
-        that can, on all ranks the same, with a warning; :attr:`rejected` says why.
+        that can, on all ranks the same, with a warning; :attr:`rejected` says why. A step that is replaced meanwhile
+        is read again: all ranks have the same save.
 
         :param into: a state of the same structure whose arrays are filled in place, whatever part of each this
             rank has: the mesh may be another than that of the save. What has ``load_state_dict()`` in the
@@ -430,21 +435,20 @@ class Checkpointer(live.Closing):
         if not steps:
             raise NotFoundError(f"{self.url}: has no checkpoint")
         for each in self._in_turn(steps):
-            error, state = self._try(each, into, partial)
-            failed = self._failed(error)
-            if not failed:
+            read = self._read_by_all(each, into, partial)
+            if isinstance(read, Attempt):
                 if self.rejected:
                     warnings.warn(
                         f"{self.url}: loaded step {each}, since step {self.rejected[0].step} cannot be proved: {self.rejected[0].why}",
                         RuntimeWarning,
                         stacklevel=2,
                     )
-                self._loaded = each
-                return _deliver(into, state)
-            why, falls_back = failed
-            if step is not None or not falls_back:
-                raise why
-            self.rejected.append(Rejected(each, str(why)))
+                assert read.manifest is not None
+                self._loaded = each, read.manifest.metadata
+                return _deliver(into, read.state)
+            if step is not None or not read.falls_back:
+                raise read.why
+            self.rejected.append(Rejected(each, str(read.why)))
             self._broken.add(each)
             self._trust_nothing_earlier()
         reasons = "; ".join(f"step {each.step}: {each.why}" for each in self.rejected)
@@ -470,10 +474,12 @@ class Checkpointer(live.Closing):
         """
         if on_difference not in ("error", "warn"):
             raise InvalidArgumentError(f"on_difference={on_difference!r}: expected 'error' or 'warn'")
-        chosen = self._loaded if step is None else check_step(step)
-        if chosen is None:
+        if step is not None:
+            chosen, metadata = check_step(step), self.info(step).metadata
+        elif self._loaded is not None:
+            chosen, metadata = self._loaded
+        else:
             raise InvalidArgumentError("nothing was loaded yet: check_reference(..., step=...) names a step")
-        metadata = self._place.manifest(chosen).metadata
         odd = compare(self._group, metadata, measured, rtol, f"{self.url}: step {chosen}")
         if odd and on_difference == "error":
             raise ChangedError(odd)
@@ -497,19 +503,22 @@ class Checkpointer(live.Closing):
             return given or []
         return self._told_by_rank_0(self._place.candidates)
 
-    def _failed(self, error: Exception | None) -> tuple[Exception, bool] | None:
-        """Of a load that failed here or on another rank: why, and whether an earlier checkpoint is tried; on all
-        ranks the same. An error of this rank goes before those of others."""
-        own = None if isinstance(error, OtherRankError) else error
-        failure = {"error": ""} if own is None else told(own)
-        falls_back = own is None or isinstance(own, (CorruptError, NotFoundError))
-        said = self._group.gather("load", {**failure, "falls_back": falls_back})
-        failed = [(rank, each) for rank, each in enumerate(said) if each["error"]]
-        if not failed:
-            return None
-        all_fall_back = all(each["falls_back"] for each in said)
-        rank, first = failed[0]
-        return own or error_of(first, f"rank {rank}: {first['error']}"), all_fall_back
+    def _read_by_all(self, step: int, into: Any, partial: bool) -> Attempt | Failure:
+        """By all ranks the same save of a step: one that is replaced meanwhile is read again."""
+        left = _READINGS
+        while True:
+            attempt = self._try(step, into, partial)
+            failure = failure_of(self._group, self._place, step, attempt)
+            if failure is None:
+                return attempt
+            del attempt  # A state in memory is enough.
+            left -= 1
+            if not failure.was_replaced or (left == 0 and not failure.falls_back):
+                return failure
+            if left == 0:
+                text = f"{self.url}: step {step} is replaced again and again, it was read {_READINGS} times: {failure.why}"
+                return failure._replace(why=CorruptError(text))
+            _log.info("%s: step %d was replaced while it was read: %s", self.url, step, failure.why)
 
     def _sharing(self) -> SharedReads | None:
         """Of one load; None: each rank reads for itself."""
@@ -530,17 +539,17 @@ class Checkpointer(live.Closing):
                 "share_reads='always' needs the process group of torch.distributed, or a Group(exchange=...)"
             )
 
-    def _try(self, step: int, into: Any, partial: bool) -> tuple[Exception | None, Any]:
-        sharing = self._sharing()
+    def _try(self, step: int, into: Any, partial: bool) -> Attempt:
+        sharing, manifest = self._sharing(), None
         try:
-            return None, self._read(step, into, partial, sharing)
+            manifest = self._place.manifest(step)
+            return Attempt(None, manifest, self._read(manifest, into, partial, sharing))
         except Exception as error:
             if sharing is not None:
                 sharing.give_up(error)
-            return error, None
+            return Attempt(error, manifest)
 
-    def _read(self, step: int, into: Any, partial: bool, reads: Reads | None) -> Any:
-        manifest = self._place.manifest(step)
+    def _read(self, manifest: Manifest, into: Any, partial: bool, reads: Reads | None) -> Any:
         with explaining_archives(self._place, manifest):
             if into is None:
                 return read_all(self._place, manifest, self._options.allow_pickle, reads)[0]

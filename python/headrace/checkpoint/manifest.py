@@ -7,6 +7,7 @@ layouts (which chunks an array has, and in whose file) stand in it once, however
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -152,8 +153,15 @@ class Manifest(NamedTuple):
 
     def is_same_save(self, other: Manifest) -> bool:
         """Whether one is the other, or a copy of it under another id."""
-        mine, theirs = (each.renamed("")._replace(job=0, number=0) for each in (self, other))
-        return mine == theirs
+        return self._without_ids() == other._without_ids()
+
+    @property
+    def content(self) -> str:
+        """A digest, the same of a checkpoint and of copies of it under other ids, and of no other."""
+        return hashlib.sha256(self._without_ids().encode()).hexdigest()
+
+    def _without_ids(self) -> Manifest:
+        return self.renamed("")._replace(job=0, number=0)
 
     def renamed(self, save: str) -> Manifest:
         """As it is called under another save id, with copies of earlier files of its own."""

@@ -8,12 +8,12 @@ import os
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.distributed.checkpoint._traverse import set_element
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
-from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem
 from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
@@ -25,7 +25,13 @@ from headrace.checkpoint.loading import Boxes, Filling, Reads
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Place, check_step
 from headrace.checkpoint.tree import TORCH_SAVE, Node, paths_of, rebuild, values_in
-from headrace.errors import HeadraceError, InvalidArgumentError, NotFoundError
+from headrace.errors import (
+    ChangedError,
+    HeadraceError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -37,12 +43,27 @@ __all__ = ["Reader", "SafeLoadPlanner"]
 _log = logging.getLogger("headrace.checkpoint")
 
 
+class _Found(NamedTuple):
+    """Which save a rank has found, or is to read; in the order in which they were made."""
+
+    order: tuple[int, int, int]
+    step: int
+    save: str
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> _Found:
+        return cls(manifest.order, manifest.step, manifest.save)
+
+
 class Reader(StorageReader):
     """Reads checkpoints for DCP: ``dcp.load(state, storage_reader=Reader(url))``.
 
     Those that :class:`Writer` has written, and those of :class:`headrace.checkpoint.Checkpointer`. Of each tensor
     the bytes that this rank wants are read, and compared with their sums: CorruptError. Values that are no tensors
     are unpickled by DCP's own planner, which runs what they say; with ``planner=SafeLoadPlanner()`` they are not.
+
+    All ranks read one and the same save: where they found different ones, since another was committed or replaced
+    meanwhile, the one that was saved last. ChangedError where that has another structure, or is gone again.
 
     :param url: as for Writer. ``checkpoint_id`` of ``dcp.load()`` names another.
     :param step: default: the one that was saved last.
@@ -92,11 +113,12 @@ class Reader(StorageReader):
         """Of the step. Raises NotFoundError, CorruptError."""
         try:
             place = self._place.open()
-            self._manifest = place.manifest(self._chosen_step(place))
-            self._leaves = metadata_of(self._manifest, place.url)
+            self._open(place, self._chosen_step(place))
         except HeadraceError as error:  # Which DCP may hide.
             _log.error("%s", error)
             raise
+        assert self._manifest is not None
+        assert self._leaves is not None
         self._load_id = secrets.token_hex(8)
         return replace(
             self._leaves.metadata,
@@ -109,12 +131,18 @@ class Reader(StorageReader):
         """Nothing to do: read_metadata() was called on each rank."""
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        return plan
+        """With the save that this rank has found."""
+        assert self._manifest is not None
+        return replace(plan, storage_data=_Found.of(self._manifest))
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        return plans
+        """With the save that all are to read."""
+        chosen = max(_found_in(plan) for plan in plans)
+        return [replace(plan, storage_data=chosen) for plan in plans]
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        """Raises ChangedError where the save that was chosen is not there, or not what the plan was made for."""
+        self._turn_to(_found_in(plan))
         assert self._manifest is not None
         assert self._leaves is not None
         reading = _Reading(self._place.open(), self._manifest, self._leaves, planner, self._allow_pickle)
@@ -132,6 +160,26 @@ class Reader(StorageReader):
 
     # --- The place ---
 
+    def _open(self, place: Place, step: int) -> None:
+        self._manifest = place.manifest(step)
+        self._leaves = metadata_of(self._manifest, place.url)
+
+    def _turn_to(self, chosen: _Found) -> None:
+        """To the save that was chosen, with the plan that was made for another one like it."""
+        assert self._manifest is not None
+        assert self._leaves is not None
+        if self._manifest.save == chosen.save:
+            return
+        place, planned = self._place.open(), _structure(self._leaves)
+        what = (
+            f"{place.url}: ranks found different saves, {self._manifest.save} on this one, and {chosen.save}"
+        )
+        self._open(place, chosen.step)
+        if self._manifest.save != chosen.save:
+            raise ChangedError(f"{what}, which was replaced meanwhile: load again")
+        if _structure(self._leaves) != planned:
+            raise ChangedError(f"{what}, which has another structure: load again")
+
     def _chosen_step(self, place: Place) -> int:
         if self.step is not None:
             return self.step
@@ -146,6 +194,23 @@ class Reader(StorageReader):
 
     def __repr__(self) -> str:
         return f"Reader({self._place.url!r}, step={self.step})"
+
+
+def _found_in(plan: LoadPlan) -> _Found:
+    if not isinstance(plan.storage_data, _Found):
+        raise UnsupportedError(
+            "the planner has dropped a plan's storage_data, by which ranks agree on the checkpoint that they read: "
+            "create_global_plan() and finish_plan() have to keep it"
+        )
+    return plan.storage_data
+
+
+def _structure(leaves: Leaves) -> Any:
+    """What plans are made of, but for who has written which part."""
+    return leaves.metadata.planner_data, {
+        name: (about.properties.dtype, about.size) if isinstance(about, TensorStorageMetadata) else None
+        for name, about in leaves.metadata.state_dict_metadata.items()
+    }
 
 
 class SafeLoadPlanner(DefaultLoadPlanner):
