@@ -25,6 +25,7 @@ import numpy as np
 from checkpoint_fault_proxy import REQUEST_FAULTS, FaultProxy
 
 from headrace.checkpoint import Checkpointer
+from headrace.errors import CorruptError
 
 __all__ = [
     "CALL_FAULTS",
@@ -32,6 +33,7 @@ __all__ = [
     "OTHERS",
     "PLACES",
     "REQUEST_FAULTS",
+    "UNREAD_FAULTS",
     "Cell",
     "Outcome",
     "Runner",
@@ -52,7 +54,11 @@ CALL_FAULTS = (
     "error",
 )
 FILE_FAULTS = ("kill", "disk full", "eio for ever", "eio", "short write", "dropped write", "flipped write")
-"""In the order of checkpoint_fault_calls.c."""
+"""In the order of checkpoint_fault_calls.c. What a disk has not written, or otherwise than it was told, is read back
+(``check="read"``)."""
+
+UNREAD_FAULTS = {"dropped write unread": "dropped write", "flipped write unread": "flipped write"}
+"""The same as nobody reads it back: the default on disks."""
 
 OTHERS = 99
 """Number of the state that another job saves under the same step."""
@@ -203,7 +209,7 @@ class Runner:
             "url": str(folder / "disk") if cell.place == "file" else f"s3://b/run{number}",
             "local": local,
             "disk": str(folder / "disk"),
-            "fault": cell.fault,
+            "fault": UNREAD_FAULTS.get(cell.fault, cell.fault),
             "at": at,
             "seed": seed,
             "rank": shape.rank,
@@ -243,7 +249,7 @@ class Runner:
         said = max((level for each in ranks for level in each["levels"]), default="")  # "local" < "remote"
         points = proxy.count if proxy is not None else max(each["count"] for each in ranks)
         try:
-            self._check(run, said)
+            (self._check_unread if cell.fault in UNREAD_FAULTS else self._check)(run, said)
         except Exception as error:
             raise AssertionError(
                 f"{cell}, at={at}, seed={seed}: {error!r}; run: {run}; ranks: {ranks}"
@@ -263,10 +269,32 @@ class Runner:
             self._process.stdin.flush()
         return future.result(240)
 
+    def _arguments(self, run: dict[str, Any]) -> dict[str, Any]:
+        """Of the next job."""
+        options = dict(run["options"]) | ({"endpoint": self._server.endpoint} if run["options"] else {})
+        return {"memory": "48MiB", "part_bytes": 5 << 20, **options}
+
+    def _check_unread(self, run: dict[str, Any], said: str) -> None:
+        """What a save says that nobody has read back may not be there: loading finds it, and takes the one before where
+        that was kept. Never are values others than those that were saved, and what was brought to S3 is there."""
+        arguments = self._arguments(run)
+        if said == "remote" and run["local"]:
+            with Checkpointer(run["url"], **arguments) as far:
+                assert number_of(far.load(run["step"]), run) == 2
+        near = {"local": run["local"]} if run["local"] else {}
+        with Checkpointer(run["url"], **near, **arguments) as next_job:
+            found = _number_loaded(next_job, run)
+            rejected = [each.step for each in next_job.rejected]
+            assert rejected == ([run["step"]] if said and found != 2 else [])
+            if run["step"] == 2 and run["keep"] is None:
+                assert found in {1, 2}
+                assert number_of(next_job.load(1), run) == 1
+            next_job.save(3, state_of(3, run)).result()
+            assert number_of(next_job.load(), run) == 3
+
     def _check(self, run: dict[str, Any], said: str) -> None:
         """What must be true, as the next job sees it."""
-        options = dict(run["options"]) | ({"endpoint": self._server.endpoint} if run["options"] else {})
-        arguments = {"memory": "48MiB", "part_bytes": 5 << 20, **options}
+        arguments = self._arguments(run)
         other = Path(run["folder"], "other").exists()
         new = {OTHERS} if other else set()
         with warnings.catch_warnings():
@@ -287,6 +315,14 @@ class Runner:
                     assert number_of(next_job.load(1), run) == 1
                 next_job.save(3, state_of(3, run)).result()
                 assert number_of(next_job.load(), run) == 3
+
+
+def _number_loaded(checkpointer: Checkpointer, run: dict[str, Any]) -> int | None:
+    """Of the state that load() gives; None: it says that there is none that can be proved."""
+    try:
+        return number_of(checkpointer.load(), run)
+    except CorruptError:
+        return None
 
 
 def _check_all(checkpointer: Checkpointer, run: dict[str, Any]) -> None:

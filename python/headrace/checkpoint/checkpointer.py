@@ -94,7 +94,8 @@ class Checkpointer(live.Closing):
         warmest first. Default: all stay where they are.
     :param rank_timeout: seconds that a rank may be later than the others.
     :param check: ``"auto"``: what was written is compared with the sum that the store tells, or read back where
-        it tells none; ``"read"``: always read back; ``"none"``.
+        it tells none; but of a directory the disk is believed: what it drops or changes, and calls written, is found
+        when it is loaded. ``"read"``: always read back, before the save says that it is there; ``"none"``.
     :param values: ``"warn"``: NaN, infinities, and arrays that are all zero and were not in the save before are
         told in the log (logger ``headrace.checkpoint``); ``"error"``: such a save fails; ``"ignore"``: nobody
         looks.
