@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,6 +15,11 @@ from headrace.checkpoint import Checkpointer
 torch = pytest.importorskip("torch")
 
 PAGE = Path(__file__).parents[2] / "docs/checkpoint-formats.md"
+
+
+class Pair(NamedTuple):
+    one: int
+    two: str
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +40,7 @@ def test_the_page_reads_what_is_saved(tmp_path: Path, reader: dict[str, Any]) ->
         "c": np.array([1 + 2j], np.complex64),
         "scalar": torch.tensor(7),
         "nested": [{"a": (1, None, "ü")}, 2.5],
+        "named": Pair(1, "x"),
         3: True,
     }
     with Checkpointer(tmp_path) as checkpointer:
@@ -49,6 +55,7 @@ def test_the_page_reads_what_is_saved(tmp_path: Path, reader: dict[str, Any]) ->
     assert found["bf"].tobytes() == bytes(state["bf"].view(torch.uint8).numpy())  # type: ignore[union-attr]
     assert (found["b"].tolist(), found["scalar"].item()) == ([True, False], 7)
     assert (found["nested"], found[3]) == (state["nested"], True)
+    assert found["named"] == {"one": 1, "two": "x"}
 
 
 def test_the_page_reads_what_was_not_written_again(tmp_path: Path, reader: dict[str, Any]) -> None:

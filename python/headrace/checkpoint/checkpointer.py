@@ -75,7 +75,8 @@ class Checkpointer(live.Closing):
     >>> ckpt.save(state["step"], state)  # doctest: +SKIP
 
     A state is a tree of dicts, lists and tuples with arrays (torch, DTensor, numpy, JAX), numbers, text and
-    bytes; what has ``state_dict()`` may stand in the outermost dict as itself. With torch.distributed
+    bytes; what has ``state_dict()`` may stand in the outermost dict as itself. Named tuples and pytrees that are
+    registered with JAX are saved by the names of their fields. With torch.distributed
     initialised all ranks save and load together: each writes what it alone has, and its share of what several
     have.
 
@@ -420,7 +421,8 @@ class Checkpointer(live.Closing):
             rank has: the mesh may be another than that of the save. What has ``load_state_dict()`` in the
             outermost dict is given its part; if it is no module, the saved one alone, whatever it holds now (an
             optimizer that has stepped since). After an error it may have some of one checkpoint and some of
-            another. Default: arrays are made, whole.
+            another. Named tuples and registered pytrees are made anew. Default: arrays are made, whole, and dicts of
+            what was saved by its fields.
         :param partial: load only what is both in the checkpoint and in ``into``; an array at least.
         :returns: the state, with ``into``'s arrays and objects in it.
 

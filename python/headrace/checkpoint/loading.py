@@ -23,11 +23,11 @@ from headrace.checkpoint.row_major import Memory
 from headrace.checkpoint.tree import (
     adopt,
     differences,
-    flatten,
     only_saved,
     overlay,
     paths_of,
     rebuild,
+    template_of,
     values_in,
 )
 from headrace.errors import CorruptError, InvalidArgumentError
@@ -303,7 +303,7 @@ def read_into(
     of them below which the state is the saved one, unless it is loaded in part: of what is there only arrays that are
     saved alike are filled."""
     reads = reads or Reads()
-    template, found = flatten(state, keeps=True)
+    template, found, objects = template_of(state)
     numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
     if not partial:
         template = _replaced(manifest, template, found, numbers, replaced)
@@ -346,7 +346,7 @@ def read_into(
     found = {**found, **{own.name: own.renewed() for _, own in owns if own.kind == "jax"}}
     tree = overlay(template, manifest.tree, union=not partial)
     return rebuild(
-        tree, lambda name: new[only_saved(name)] if only_saved(name) else found[name], allow_pickle
+        tree, lambda name: new[only_saved(name)] if only_saved(name) else found[name], allow_pickle, objects
     ), filling.totals
 
 

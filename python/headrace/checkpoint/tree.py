@@ -12,11 +12,13 @@ import json
 import math
 import pickle
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from headrace.checkpoint.fields import Remaking, fields_of
 from headrace.checkpoint.refused import why_refused
 from headrace.errors import CorruptError, InvalidArgumentError
 
@@ -24,6 +26,8 @@ __all__ = [
     "DICTS",
     "TORCH_SAVE",
     "Node",
+    "Path",
+    "Template",
     "adopt",
     "check_metadata",
     "differences",
@@ -34,16 +38,22 @@ __all__ = [
     "overlay",
     "paths_of",
     "rebuild",
+    "template_of",
     "values_in",
 ]
 
 Node: TypeAlias = Any
+Path: TypeAlias = tuple[str, ...]
+"""The keys on the way to a node, as JSON."""
 
 TORCH_SAVE = "torch.save"
 """Kind of a node: the name of an array of bytes, which torch.save() has written."""
 _DEPTH = 200
 _KIND_OF: Mapping[type, str] = {dict: "dict", OrderedDict: "ordered", Counter: "counter"}
-DICTS: Mapping[str, Callable[[Any], Any]] = {kind: made for made, kind in _KIND_OF.items()}
+FIELDS = "fields"
+"""Kind of a node: the fields of an object, by name; see fields_of()."""
+DICTS: Mapping[str, Callable[[Any], Any]] = {FIELDS: dict} | {kind: made for made, kind in _KIND_OF.items()}
+"""Kinds of nodes that are pairs of a key and a node, and what is made of them."""
 _HELP = (
     "save numbers, text, bytes, arrays, and lists, tuples and dicts of them; or, where whoever loads it may run its code, "
     "allow_pickle=True"
@@ -68,11 +78,24 @@ class _Kept:
         self.value = value
 
 
+class Template(NamedTuple):
+    """A state to load into."""
+
+    tree: Node
+    """With values that have no place in a checkpoint as they are."""
+    arrays: dict[str, Any]
+    """By name."""
+    objects: Mapping[Path, Remaking]
+    """Those that have fields."""
+
+
 class _Flattening:
     def __init__(self, allow_pickle: bool, keeps: bool) -> None:
         self.allow_pickle, self.keeps = allow_pickle, keeps
         self.arrays: dict[str, Any] = {}
+        self.objects: dict[Path, Remaking] = {}
         self._names: dict[Any, str] = {}
+        self._keys: list[Any] = []  # On the way.
 
     def node(self, value: Any, path: tuple[str, ...]) -> Node:
         if len(path) > _DEPTH:
@@ -84,15 +107,20 @@ class _Flattening:
         if is_array(value):
             return {"array": self._name(value, path)}
         if type(value) in _KIND_OF:
-            return {
-                _KIND_OF[type(value)]: [
-                    [_key(k, path), self.node(v, (*path, str(k)))] for k, v in value.items()
-                ]
-            }
+            return {_KIND_OF[type(value)]: self._pairs(value.items(), path)}
         if type(value) in (list, tuple):
-            items = [self.node(v, (*path, str(i))) for i, v in enumerate(value)]
+            items = [item for _, item in self._pairs(enumerate(value), path)]
             return items if type(value) is list else {"tuple": items}
         return self._leaf(value, path)
+
+    def _pairs(self, items: Iterable[tuple[Any, Any]], path: tuple[str, ...]) -> list[Any]:
+        pairs = []
+        for key, value in items:
+            named = _key(key, path)
+            self._keys.append(named)
+            pairs.append([named, self.node(value, (*path, str(key)))])
+            self._keys.pop()
+        return pairs
 
     def _leaf(self, value: Any, path: tuple[str, ...]) -> Node:
         if type(value) in (bytes, bytearray):
@@ -104,6 +132,10 @@ class _Flattening:
         if type(value).__module__ == "torch" and type(value).__name__ in ("Size", "dtype", "device"):
             text = list(value) if type(value).__name__ == "Size" else str(value)
             return {"torch." + type(value).__name__: text}
+        fields = fields_of(value)
+        if fields is not None:
+            self.objects[tuple(map(json.dumps, self._keys))] = fields.remaking
+            return {FIELDS: self._pairs(zip(fields.remaking.names, fields.values, strict=True), path)}
         if self.keeps:
             return _Kept(value)
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
@@ -189,15 +221,20 @@ def _key(key: Any, path: tuple[str, ...]) -> Any:
     )
 
 
-def flatten(state: Any, allow_pickle: bool = False, *, keeps: bool = False) -> tuple[Node, dict[str, Any]]:
+def flatten(state: Any, allow_pickle: bool = False) -> tuple[Node, dict[str, Any]]:
     """(tree, arrays by name) of a state. Names are the keys on the way, joined by dots; the same memory twice
-    is one array. ``keeps``: the tree, which is not written then, has values that have no place in a checkpoint as they
-    are. Else raises InvalidArgumentError for them, naming them."""
-    flattening = _Flattening(allow_pickle, keeps)
+    is one array. Raises InvalidArgumentError for what has no place in a checkpoint, naming it."""
+    flattening = _Flattening(allow_pickle, False)
     return flattening.node(state, ()), flattening.arrays
 
 
-def paths_of(node: Node, path: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], str]:
+def template_of(state: Any) -> Template:
+    """Named as by flatten()."""
+    flattening = _Flattening(False, True)
+    return Template(flattening.node(state, ()), flattening.arrays, flattening.objects)
+
+
+def paths_of(node: Node, path: Path = ()) -> dict[Path, str]:
     """Names of all arrays in a tree, by the keys on the way."""
     if isinstance(node, list):
         node = {"tuple": node}
@@ -210,7 +247,7 @@ def paths_of(node: Node, path: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], st
         value = list(enumerate(value))
     elif kind not in DICTS:
         return {}
-    found: dict[tuple[Any, ...], str] = {}
+    found: dict[Path, str] = {}
     for key, each in value:
         found |= paths_of(each, (*path, json.dumps(key)))
     return found
@@ -256,7 +293,7 @@ def adopt(template: Node, saved: Node, is_alike: Callable[[str, str], bool]) -> 
     name)``; where the saved one has an array of its own, the template has none."""
     own = paths_of(template)
 
-    def node(saved: Node, path: tuple[Any, ...]) -> Node:
+    def node(saved: Node, path: Path) -> Node:
         if isinstance(saved, list):
             return [node(each, (*path, json.dumps(i))) for i, each in enumerate(saved)]
         if not isinstance(saved, dict):
@@ -323,7 +360,7 @@ def _differences(
             yield f"{_shown((*path, key))} is not in it"
 
 
-_EMPTY: Sequence[Node] = ([], {"tuple": []}, {"dict": []}, {"ordered": []})
+_EMPTY: Sequence[Node] = ([], {"tuple": []}, *({kind: []} for kind in DICTS))
 
 
 def _opened(node: Node) -> tuple[str, list[tuple[str, Node]]] | None:
@@ -338,36 +375,64 @@ def _opened(node: Node) -> tuple[str, list[tuple[str, Node]]] | None:
     return ("dict", [(json.dumps(key), each) for key, each in value]) if kind in DICTS else None
 
 
-def rebuild(node: Node, array: Callable[[str], Any], allow_pickle: bool = False) -> Any:
-    """The state of a tree; ``array`` gives those by name. Raises CorruptError for what is no tree, and
-    InvalidArgumentError for a pickle where none is allowed."""
-    if node is None or isinstance(node, (bool, str, int, float)):
-        return node
-    if isinstance(node, _Kept):
-        return node.value
-    if isinstance(node, list):
-        return [rebuild(each, array, allow_pickle) for each in node]
-    if not isinstance(node, dict) or len(node) != 1:
-        raise CorruptError(f"no node of a checkpoint's tree: {json.dumps(node)[:100]}")
-    ((kind, value),) = node.items()
-    if kind == "array":
-        return array(value)
-    if kind == "tuple":
-        return tuple(rebuild(each, array, allow_pickle) for each in value)
-    if kind in DICTS:
-        return DICTS[kind]({_made_key(k): rebuild(v, array, allow_pickle) for k, v in value})
-    if kind == TORCH_SAVE:
-        return _torch_load(only_saved(value) or value, array(value), allow_pickle)
-    if kind == "pickle":
-        if not allow_pickle:
-            raise InvalidArgumentError(
-                "the checkpoint holds pickled values, which run code when they are loaded: allow_pickle=True if you trust who wrote it"
-            )
-        return pickle.loads(base64.b64decode(value))
-    try:
-        return _LEAVES.get(kind, _unknown)(value)
-    except (AttributeError, TypeError, ValueError) as error:
-        raise CorruptError(f"no {kind} of a checkpoint's tree: {value!r:.100}: {error}") from None
+def rebuild(
+    node: Node,
+    array: Callable[[str], Any],
+    allow_pickle: bool = False,
+    objects: Mapping[Path, Remaking] = MappingProxyType({}),
+) -> Any:
+    """The state of a tree; ``array`` gives those by name. What has fields is what ``objects`` make of them, else a dict.
+    Raises CorruptError for what is no tree, and InvalidArgumentError for a pickle where none is allowed, and for
+    other fields."""
+    return _Rebuilding(array, allow_pickle, objects).value(node, ())
+
+
+class _Rebuilding:
+    def __init__(
+        self, array: Callable[[str], Any], allow_pickle: bool, objects: Mapping[Path, Remaking]
+    ) -> None:
+        self._array, self._allow_pickle, self._objects = array, allow_pickle, objects
+
+    def value(self, node: Node, path: Path) -> Any:
+        if node is None or isinstance(node, (bool, str, int, float)):
+            return node
+        if isinstance(node, _Kept):
+            return node.value
+        if isinstance(node, list):
+            return self._items(node, path)
+        if not isinstance(node, dict) or len(node) != 1:
+            raise CorruptError(f"no node of a checkpoint's tree: {json.dumps(node)[:100]}")
+        ((kind, value),) = node.items()
+        if kind == "array":
+            return self._array(value)
+        if kind == "tuple":
+            return tuple(self._items(value, path))
+        if kind in DICTS:
+            made = {_made_key(key): self.value(each, (*path, json.dumps(key))) for key, each in value}
+            return self._of_kind(kind, made, path)
+        return self._leaf(kind, value)
+
+    def _items(self, nodes: Sequence[Node], path: Path) -> list[Any]:
+        return [self.value(each, (*path, json.dumps(i))) for i, each in enumerate(nodes)]
+
+    def _of_kind(self, kind: str, made: dict[Any, Any], path: Path) -> Any:
+        if kind == FIELDS and path in self._objects:
+            return self._objects[path].of(made)
+        return DICTS[kind](made)
+
+    def _leaf(self, kind: str, value: Any) -> Any:
+        if kind == TORCH_SAVE:
+            return _torch_load(only_saved(value) or value, self._array(value), self._allow_pickle)
+        if kind == "pickle":
+            if not self._allow_pickle:
+                raise InvalidArgumentError(
+                    "the checkpoint holds pickled values, which run code when they are loaded: allow_pickle=True if you trust who wrote it"
+                )
+            return pickle.loads(base64.b64decode(value))
+        try:
+            return _LEAVES.get(kind, _unknown)(value)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise CorruptError(f"no {kind} of a checkpoint's tree: {value!r:.100}: {error}") from None
 
 
 def _says_all(dtype: np.dtype[Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.base.units import format_bytes
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.plan import Planned
-from headrace.checkpoint.tree import Node
+from headrace.checkpoint.tree import DICTS, Node
 
 __all__ = ["array_row", "tree_json", "tree_lines"]
 
@@ -54,7 +54,7 @@ def tree_json(node: Node, arrays: Mapping[str, Planned]) -> Any:
         return {"array": row["name"], "dtype": row["dtype"], "shape": row["shape"]}
     if kind in ("list", "tuple"):
         return [tree_json(each, arrays) for each in value]
-    if kind in ("dict", "ordered"):
+    if kind in DICTS:
         return {name: tree_json(each, arrays) for name, each in _items(kind, value)}
     return value if kind == "" else {kind: value}
 
@@ -89,13 +89,13 @@ def _rows(
     if kind == "array":
         yield indent, _array_text(arrays[value], name, value)
         return
-    if kind not in ("list", "tuple", "dict", "ordered"):
+    if kind not in ("list", "tuple", *DICTS):
         yield indent, _short(_leaf(node))
         return
     items = _items(kind, value)
     if level:
         if not items:
-            yield indent, "{}" if kind in ("dict", "ordered") else "[]"
+            yield indent, "{}" if kind in DICTS else "[]"
         elif depth and level >= depth:
             yield indent, _sum_text(node, arrays)
             return
@@ -127,7 +127,7 @@ def _count(node: Node, names: set[str]) -> int:
     if kind == "array":
         names.add(value)
         return 0
-    if kind in ("list", "tuple", "dict", "ordered"):
+    if kind in ("list", "tuple", *DICTS):
         return sum(_count(each, names) for _, each in _items(kind, value))
     return 1
 
