@@ -211,6 +211,24 @@ def drawn(path: Path, workers: int, world_size: int = 1, skip: int = 0) -> dict[
     return found
 
 
+def test_global_generators_draw_what_they_always_drew() -> None:
+    """As they were on 2026-11-24: runs that go on draw what they would have drawn."""
+    before = random.getstate(), np.random.get_state()
+    own = Randomness(5, seeds_globals=True)
+    found = []
+    for epoch, sample in ((0, 0), (2, 13), (2, 14), (0, 13)):
+        own.begin(epoch, sample)
+        found.append((random.getrandbits(64), np.random.randint(1 << 62), own.generator(1).integers(1 << 62)))
+    random.setstate(before[0])
+    np.random.set_state(before[1])
+    assert found == [
+        (6220385663118439193, 83532056322472260, 3309740292922513697),
+        (8150227338826199124, 1443518540743513045, 1190201269959891026),
+        (9516096246485941935, 4431047439397808912, 2909822327430288288),
+        (10832928139104719985, 3877019329235541581, 4065923119177899259),
+    ]
+
+
 def test_random_numbers_depend_on_the_sample_alone(few_numbers: Path) -> None:
     first = drawn(few_numbers, workers=0)
     assert len({own[0] for own, _, _ in first.values()}) == len(first) > 190

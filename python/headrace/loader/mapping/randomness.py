@@ -18,15 +18,12 @@ _spare: np.random.MT19937 | None = None  # Takes 50 microseconds to make.
 _ALL = (1 << 64) - 1
 
 
-def _mixed(seed: int, epoch: int, sample: int) -> int:
-    """64 bits of three numbers (the finalizer of splitmix64 over each in turn)."""
-    value = 0
-    for part in (seed, epoch, sample):
-        value = (value + part + 0x9E3779B97F4A7C15) & _ALL
-        value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _ALL
-        value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _ALL
-        value ^= value >> 31
-    return value
+def _mixed(value: int, part: int) -> int:
+    """64 bits of both (splitmix64). Of seed, epoch and sample in turn it is what seeds the global generators."""
+    value = (value + part + 0x9E3779B97F4A7C15) & _ALL
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _ALL
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _ALL
+    return value ^ (value >> 31)
 
 
 def _torch_generator() -> Any:
@@ -45,14 +42,17 @@ class Randomness:
     def __init__(self, seed: int, seeds_globals: bool) -> None:
         self._seed, self._seeds_globals = seed, seeds_globals
         self._epoch = self._sample = 0
+        self._of_epoch = _mixed(_mixed(0, seed), 0)
         self._engines: dict[int, tuple[np.random.Generator, Any]] = {}
 
     def begin(self, epoch: int, sample: int) -> None:
         """What follows is about this sample."""
+        if epoch != self._epoch:
+            self._of_epoch = _mixed(_mixed(0, self._seed), epoch)
         self._epoch, self._sample = epoch, sample
         if not self._seeds_globals:
             return
-        number = _mixed(self._seed, epoch, sample)
+        number = _mixed(self._of_epoch, sample)
         random.seed(number)
         np.random.seed(number & 0xFFFFFFFF)
         generator = _torch_generator()
