@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from PIL import Image
 
 import headrace as hr
+from headrace.cli import _knee_picture
 from headrace.cli._order_picture import MOST_BATCHES, MOST_SLOTS, points
 
 RANKS, BATCH = 4, 8
@@ -82,6 +84,34 @@ def test_the_knee_of_a_store(numbers: Path, tmp_path: Path, cli: Any) -> None:
     told = ("--part-bytes", "1KiB,4KiB", "--in-flight", "1,2", "--seconds", "0.1")
     assert cli("bench", "fetch", str(numbers), *told, "--plot", str(plot), "--html", str(page)).code == 0
     check_files(plot, page, "headrace bench fetch", "<td>1.0 KiB</td><td>2</td>", "<td>knee</td>")
+
+
+def test_a_picture_alone_says_what_it_is_of(numbers: Path, tmp_path: Path, cli: Any) -> None:
+    """A page has a heading for it. In .svg matplotlib names each text in a comment."""
+    pytest.importorskip("matplotlib")
+    told = ("--part-bytes", "1KiB", "--in-flight", "1", "--seconds", "0.1")
+    for name, command in {"knee": ("bench", "fetch"), "order": ("order", "--batch-size", "8")}.items():
+        plot, page = tmp_path / f"{name}.svg", tmp_path / f"{name}.html"
+        files = ("--plot", str(plot), "--html", str(page))
+        rest = told if name == "knee" else ()
+        assert cli(*command, str(numbers), *rest, *files).code == 0
+        title = re.search(r"<h1>(.*)</h1>", page.read_text())
+        assert title
+        assert f"<!-- {title[1]} -->" in plot.read_text()
+        assert f"<!-- {title[1]} -->" not in page.read_text()
+
+
+def test_times_are_plain_numbers() -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    row = {"part_bytes": 1 << 20, "gb_per_s": 1.0}
+    rows = [
+        {**row, "in_flight": n, "first_byte_p50_us": 40_000 * n, "first_byte_p99_us": 300_000 * n}
+        for n in (1, 8)
+    ]
+    _knee_picture.draw(figure, rows, {"max_in_flight": 8})
+    figure.draw_without_rendering()
+    labels = {label.get_text() for label in figure.axes[1].get_yticklabels()}
+    assert {"50", "200", "1,000"} <= labels
 
 
 @pytest.mark.parametrize("command", [("order",), ("bench", "fetch")])

@@ -193,6 +193,8 @@ def test_a_picture_alone(few_numbers: Path, tmp_path: Path, name: str) -> None:
         loader.report(tmp_path / name)
     start = (tmp_path / name).read_bytes()[:5]
     assert start in (b"\x89PNG\r", b"<?xml", b"%PDF-")
+    if name.endswith(".svg"):
+        assert f"<!-- headrace: {few_numbers} -->" in (tmp_path / name).read_text()
 
 
 @pictures

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.errors import UnsupportedError
 
-__all__ = ["COLOURS", "PICTURES", "Table", "find_figure", "page"]
+__all__ = ["COLOURS", "PICTURES", "Table", "entitle", "find_figure", "page"]
 
 COLOURS = ("#1f6feb", "#d1702a", "#2da44e", "#8250df", "#bf3989", "#57606a", "#9a6700", "#1b7c83", "#cf222e")
 
@@ -32,6 +32,11 @@ def find_figure(wants: str = "--plot and --html need") -> Any:
     return Figure
 
 
+def entitle(figure: Any, title: str) -> None:
+    """For a picture that stands alone: a page has its own heading. A URL is no formula, whatever is in it."""
+    figure.suptitle(title, fontsize=10, parse_math=False)
+
+
 def page(title: str, figure: Any, tables: Iterable[Table]) -> str:
     """A page of a picture and tables. No script, nothing from elsewhere."""
     image = io.StringIO()
@@ -45,6 +50,7 @@ body {{ font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; max
 svg {{ width: 100%; height: auto; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0; }}
 td, th {{ text-align: right; padding: .2rem .8rem; border-bottom: 1px solid #8884; }}
+td:first-child, th:first-child {{ text-align: left; }}
 </style></head><body>
 <h1>{html.escape(title)}</h1>
 {drawing}

@@ -11,6 +11,8 @@ COLOURS = ("#1f6feb", "#d1702a", "#2da44e", "#8250df", "#bf3989", "#57606a")
 
 def draw(figure: Any, rows: list[dict[str, Any]], advice: dict[str, Any]) -> None:
     """Throughput, and time to the first byte, against reads under way; the knee of each part size is ringed."""
+    from matplotlib.ticker import LogLocator  # type: ignore[import-untyped, unused-ignore]
+
     rates, waits = figure.subplots(1, 2)
     sizes = sorted({row["part_bytes"] for row in rows})
     for number, size in enumerate(sizes):
@@ -29,6 +31,9 @@ def draw(figure: Any, rows: list[dict[str, Any]], advice: dict[str, Any]) -> Non
     rates.set_ylim(bottom=0)
     waits.set_ylabel("ms to the first byte")
     waits.set_yscale("log")
+    waits.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    waits.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    waits.yaxis.set_minor_formatter(lambda value, _: "")
     for axes in (rates, waits):
         axes.set_xlabel("reads under way")
         axes.set_xscale("log", base=2)

@@ -35,7 +35,7 @@ def points(
     return found
 
 
-def draw(figure: Any, found: list[tuple[int, int, int]], title: str, shape: tuple[int, int]) -> None:
+def draw(figure: Any, found: list[tuple[int, int, int]], shape: tuple[int, int]) -> None:
     """A scatter of position against step, coloured by rank where these are few.
 
     :param shape: global batch size, ranks.
@@ -60,6 +60,5 @@ def draw(figure: Any, found: list[tuple[int, int, int]], title: str, shape: tupl
         axis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_xlabel("global batch")
     axes.set_ylabel("position in the dataset")
-    axes.set_title(title, fontsize=10)
     if 1 < ranks <= len(COLOURS):
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), markerscale=4, fontsize=8)

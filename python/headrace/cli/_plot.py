@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from headrace.base.pictures import PICTURES, Table, find_figure, page
+from headrace.base.pictures import PICTURES, Table, entitle, find_figure, page
 from headrace.errors import InvalidArgumentError
 
 __all__ = ["Html", "Plot", "check_writable", "prepare_pictures", "write_pictures"]
@@ -56,8 +56,9 @@ def write_pictures(
     """
     drawing = figure(figsize=(10, 4.2), layout="constrained")
     draw(drawing)
-    if plot:
-        drawing.savefig(plot, dpi=150)
     if html:
         with open(html, "w", encoding="utf-8") as file:
             file.write(page(title, drawing, [rows]))
+    if plot:
+        entitle(drawing, title)
+        drawing.savefig(plot, dpi=150)

@@ -269,9 +269,7 @@ def _draw_order(
     numbers = {**facts, **{name: f"{value:.4g}" for name, value in report.get("quality", {}).items()}}
     rows = [("what", "value"), *((name.replace("_", " "), value) for name, value in numbers.items())]
     shape = (part.global_batch, part.world_size)
-    write_pictures(
-        figure, *files, title, rows, lambda drawing: _order_picture.draw(drawing, found, title, shape)
-    )
+    write_pictures(figure, *files, title, rows, lambda drawing: _order_picture.draw(drawing, found, shape))
 
 
 def _describe_own(

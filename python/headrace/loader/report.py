@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from headrace import _native
-from headrace.base.pictures import COLOURS, PICTURES, Table, find_figure, page
+from headrace.base.pictures import COLOURS, PICTURES, Table, entitle, find_figure, page
 from headrace.base.secrets import without_secrets
 from headrace.base.units import format_bytes
 from headrace.errors import InvalidArgumentError
@@ -65,6 +65,7 @@ def write_report(
     figure = figure_type(figsize=(10, 10 if has_cache else 7.8), layout="constrained")
     _draw(figure, record, has_cache)
     if ending in PICTURES:
+        entitle(figure, title)
         figure.savefig(path, dpi=110)
         return
     with open(path, "w", encoding="utf-8") as file:
@@ -123,8 +124,11 @@ def _draw(figure: Any, record: Record, has_cache: bool) -> None:
 
 
 def _draw_throughput(axes: Any, course: _Course) -> None:
-    axes.step(course.edges, course.rate("loader.samples"), where="post", color=COLOURS[0], label="samples")
+    # Wide and pale: where all samples have one size, delivered bytes are the same line.
+    samples = course.rate("loader.samples")
+    axes.step(course.edges, samples, where="post", color=COLOURS[0], lw=4, alpha=0.4, label="samples")
     axes.set_ylabel("samples/s")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.set_ylim(bottom=0)
     axes.set_title("Throughput", loc="left", fontsize=10)
     other = axes.twinx()
