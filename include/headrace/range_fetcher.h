@@ -19,9 +19,10 @@
 
 namespace headrace {
 
+class SubmitQueue;
+
 namespace io {
 class ReadBudget;
-class SubmitQueue;
 }  // namespace io
 
 /// Called about every kPauseSlice while a call waits; throws to give up (KeyboardInterrupt). May be
@@ -124,7 +125,7 @@ class RangeFetcher {
   std::deque<RangeRead> waiting_;
   std::deque<Slot> slots_;  ///< By tag of a request; a deque keeps the names in place.
   std::vector<std::size_t> free_slots_;
-  std::unique_ptr<io::SubmitQueue> queue_;
+  std::unique_ptr<SubmitQueue> queue_;
   std::uint64_t held_bytes_ = 0;  ///< Of reads in flight or ready.
   /// Completions that came together; all are taken before more are waited for.
   std::vector<Completion> inbox_;

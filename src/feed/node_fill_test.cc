@@ -62,7 +62,7 @@ TEST_F(NodeFillTest, WhatNoEpochThatIsLeftNeedsIsLeftOut) {
 }
 
 TEST_F(NodeFillTest, ReadsOnlyWhileTheLoaderIsAhead) {
-  const auto options = plan_node_fill(loader, {.rank = 3, .first_rank = 2, .rank_count = 2});
+  auto options = plan_node_fill(loader, {.rank = 3, .first_rank = 2, .rank_count = 2});
   ASSERT_TRUE(options);
   EXPECT_FALSE(options->may_read());
   loader.is_far_ahead = true;

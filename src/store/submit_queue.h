@@ -21,7 +21,7 @@
 #include "headrace/clock.h"
 #include "headrace/store.h"
 
-namespace headrace::io {
+namespace headrace {
 
 /// How soon a store that has refused requests is asked again.
 inline constexpr std::chrono::milliseconds kRefusedPause{1};
@@ -98,4 +98,4 @@ class SubmitQueue {
 /// may still be under way: the handle must be destroyed before what the request points to.
 Completion run_request(Store& handle, Request request, const std::stop_token& stop);
 
-}  // namespace headrace::io
+}  // namespace headrace
