@@ -131,7 +131,7 @@ class StoreClientPut : public ::testing::Test {
 
 TEST_F(StoreClientPut, IsOneRequestUpToTwoParts) {
   const auto client = client_of(128 * kMiB);
-  const auto info = put(*client, 16 * kMiB);
+  auto info = put(*client, 16 * kMiB);
   ASSERT_TRUE(info) << info.error().message();
   EXPECT_EQ(info->size_bytes, 16 * kMiB);
   EXPECT_EQ(info->etag, client->store().head("key")->etag);
