@@ -371,10 +371,10 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
     def _share(self, wanted: int) -> int:
         """From now on batches lie where other processes can map them, until a plain one is asked for. Returns
         how many may be held at a time, at most ``wanted``."""
-        native = self._native
-        if self._sharing is None or self._sharing[:2] != (native, wanted):
-            self._sharing = native, wanted, native.share_batches(wanted)
-        return self._sharing[2]
+        native, sharing = self._native, self._sharing
+        if sharing is None or sharing[0] is not native or sharing[1] != wanted:
+            sharing = self._sharing = native, wanted, native.share_batches(wanted)
+        return sharing[2]
 
     def _end_sharing(self) -> None:
         """A process that the training loop forks must have copies of its batches, as of all its memory."""

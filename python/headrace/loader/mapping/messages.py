@@ -64,5 +64,5 @@ class Reply(NamedTuple):
 
     @classmethod
     def unpacked(cls, data: bytes) -> Reply:
-        number, is_source_kept, busy_ns, *place = _REPLY.unpack(data)
-        return cls(number, is_source_kept, busy_ns, Place(*place))
+        number, is_source_kept, busy_ns, begin, size, table, arrays = _REPLY.unpack(data)
+        return cls(number, is_source_kept, busy_ns, Place(begin, size, table, arrays))

@@ -38,8 +38,9 @@ class Meter:
 
     def waited(self, seconds: float, name: Callable[[], str]) -> None:
         """The loop waited so long for the functions on a batch, whose name the log may want to know."""
-        for key in self.waits:
-            self.waits[key] += 1e6 * seconds
+        waits = self.waits
+        waits["stall.transform_us"] += 1e6 * seconds
+        waits["loader.waited_us"] += 1e6 * seconds
         if seconds < _SLOW_SECONDS or not _logger.isEnabledFor(logging.WARNING):
             return
         now = self._clock()

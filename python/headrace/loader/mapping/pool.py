@@ -132,9 +132,15 @@ class Pool:
         task = Task(number, source, self._targets.take(), place, False, False, batch)
         if source == OF_ENGINE:
             self._batches[number] = taken
-        worker = min(self._workers, key=lambda each: len(each.tasks))
-        worker.send(task, self._fds)
+        self._least_busy().send(task, self._fds)
         return Ahead(number, loader._native.state_later(), taken.ids, taken.epoch, taken.index)
+
+    def _least_busy(self) -> WorkerProcess:
+        found, least = self._workers[0], len(self._workers[0].tasks)
+        for worker in self._workers:
+            if len(worker.tasks) < least:
+                found, least = worker, len(worker.tasks)
+        return found
 
     def _copied(self, batch: Batch) -> tuple[int, Place]:
         """A slab that has the batch as a parcel."""
