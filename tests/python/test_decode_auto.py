@@ -176,6 +176,27 @@ def test_a_table_that_declares_nothing_stays_bytes(tmp_path: Path, open_loader: 
     assert delivered(loader)[3]["picture"] == rows[3]["bytes"]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"[]",
+        b"{}",
+        b'{"info": null}',
+        b'{"info": {"features": ["image"]}}',
+        b"[" * 100_000,
+    ],
+)
+def test_declarations_that_make_no_sense_are_none(tmp_path: Path, open_loader: Any, said: bytes) -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"blob": [b"x"] * COUNT}).replace_schema_metadata({"huggingface": said})
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "0.parquet")
+    with pytest.warns(RuntimeWarning, match="'blob' of "):
+        assert delivered(open_loader(tmp_path, batch_size=2, decode="auto"))[0]["blob"] == b"x"
+
+
 WRITE_RECORDS = """
 import sys, tensorflow as tf
 root, *files = sys.argv[1:]

@@ -20,11 +20,11 @@ _PARQUET, _FILE, _STREAM = b"PAR1", b"ARROW1\0\0", b"\xff\xff\xff\xff"
 def declared_features(store: _native.Store, key: str) -> dict[str, Mapping[str, Any]]:
     """The features that the schema of a Parquet or Arrow file declares, by column, each a dict with ``_type``
     (``"Image"``, ``"ClassLabel"``, ...); empty where it declares none. Reads the head or the footer alone."""
-    said = (_schema(store, key).metadata or {}).get(_KEY)
-    if said is None:
-        return {}
-    features = json.loads(said).get("info", {}).get("features") or {}
-    return dict(_flat(features, ""))
+    said = (_schema(store, key).metadata or {}).get(_KEY, b"")
+    try:
+        return dict(_flat(json.loads(said)["info"]["features"], ""))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return {}  # Not of a kind that we know.
 
 
 def _schema(store: _native.Store, key: str) -> Any:
