@@ -168,6 +168,7 @@ def main() -> None:
     )
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    torch.use_deterministic_algorithms(True)  # What goes on after a kill is compared bit by bit.
     train(args)
 
 

@@ -169,8 +169,32 @@ def equinox(directory: str) -> None:
     assert is_same(got(x), model(x))
 
 
+def from_torch(directory: str) -> None:
+    """Loads what torch has saved, into arrays of JAX and of numpy, and saves it as step 2."""
+    from jax.sharding import Mesh, NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    mesh = Mesh(np.array(jax.devices()), ("x",))
+    rows = np.arange(48, dtype=np.float32).reshape(8, 6)
+    half = np.asarray(jnp.arange(16, dtype=jnp.bfloat16))
+    like = {
+        "rows": jax.device_put(rows * 0, NamedSharding(mesh, P("x"))),
+        "half": jax.device_put(half * 0, NamedSharding(mesh, P("x"))),
+        "numbers": np.zeros(5, np.int64),
+        "step": 0,
+    }
+    with Checkpointer(directory) as checkpointer:
+        got = checkpointer.load(1, into=like)
+        assert isinstance(got["rows"], jax.Array)
+        assert got["rows"].sharding == like["rows"].sharding
+        assert is_same([np.asarray(got["rows"]), np.asarray(got["half"])], [rows, half])
+        assert got["numbers"].tolist() == [0, 1, 2, 3, 4]
+        assert got["step"] == 1
+        checkpointer.save(2, got).result()
+
+
 PARTS: dict[str, Callable[[str], None]] = {
-    part.__name__: part for part in (registered, optax, flax, equinox)
+    part.__name__: part for part in (registered, optax, flax, equinox, from_torch)
 }
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import warnings
 from typing import Any
@@ -124,6 +125,17 @@ class Net(nn.Module):
         return x
 
 
+def digests(tree: Any, path: str = "") -> dict[str, str]:
+    """Of whole tensors, and values, by place."""
+    if isinstance(tree, dict):
+        return {k: v for key, each in tree.items() for k, v in digests(each, f"{path}.{key}").items()}
+    if isinstance(tree, (list, tuple)):
+        return digests(dict(enumerate(tree)), path)
+    if not isinstance(tree, torch.Tensor):
+        return {path: repr(tree)}
+    return {path: hashlib.sha256(whole(tree).contiguous().numpy().tobytes()).hexdigest()}
+
+
 def to_train(job: Job) -> tuple[Any, torch.optim.Optimizer]:
     """A model by FSDP2 or DDP, and its optimizer."""
     torch.set_num_threads(1)
@@ -149,6 +161,7 @@ def train(job: Job) -> Any:
     """FSDP2 (or DDP) on some ranks: from the last checkpoint on, if there is one; a checkpoint after each step.
     Returns the weights at the end."""
     begin(job)
+    torch.use_deterministic_algorithms(True)
     model, optimizer = to_train(job)
     with headrace.checkpoint.Checkpointer(job.data, rank_timeout=60, keep=2) as checkpointer:
         first = 0
@@ -164,8 +177,12 @@ def train(job: Job) -> Any:
     dist.barrier()  # Rank 0 has deleted what need not stay.
     with headrace.checkpoint.Checkpointer(job.data) as checkpointer:
         steps = checkpointer.steps()
-    weights, _ = get_state_dict(model, optimizer)
-    return {"steps": steps, "weights": {name: whole(w).double().sum().item() for name, w in weights.items()}}
+    weights, moments = get_state_dict(model, optimizer)
+    return {
+        "steps": steps,
+        "weights": {name: whole(w).double().sum().item() for name, w in weights.items()},
+        "digests": digests({"model": weights, "optimizer": moments}),
+    }
 
 
 def different(job: Job) -> Any:

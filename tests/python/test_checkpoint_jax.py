@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from other_venv import need_tensorflow, package_alone
 
+from headrace.checkpoint import Checkpointer
+
 HERE = Path(__file__).parent
 NOT_THERE = 77
 
@@ -35,3 +37,21 @@ def test_sharded_arrays_of_jax_come_back_however_they_are_sharded_then(tmp_path:
 @pytest.mark.parametrize("part", ["registered", "optax", "flax", "equinox"])
 def test_trees_of_others_classes_come_back(tmp_path: Path, part: str) -> None:
     run(tmp_path, "checkpoint_pytrees.py", part, tmp_path / "run")
+
+
+def test_what_torch_has_saved_loads_into_jax_and_back(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    saved = {
+        "rows": torch.arange(48.0).reshape(8, 6),
+        "half": torch.arange(16).bfloat16(),
+        "numbers": torch.arange(5),
+        "step": 1,
+    }
+    into = {name: value * 0 for name, value in saved.items()}
+    with Checkpointer(tmp_path / "run") as checkpointer:
+        checkpointer.save(1, saved).result()
+        run(tmp_path, "checkpoint_pytrees.py", "from_torch", tmp_path / "run")
+        got = checkpointer.load(2, into=into)
+        assert got.pop("step") == 1
+        for name, value in got.items():
+            assert torch.equal(value, saved[name]), name

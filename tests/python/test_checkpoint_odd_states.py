@@ -321,3 +321,23 @@ def test_the_disk_is_not_the_url(tmp_path: Path, local: str) -> None:
     with pytest.raises(hr.InvalidArgumentError, match="are one directory, or one lies in the other"):
         Checkpointer(tmp_path / "run", local=f"{tmp_path}/{local}")
     assert not list((tmp_path / "run").iterdir())
+
+
+def test_what_torch_has_saved_loads_into_numpy_and_back(tmp_path: Path) -> None:
+    dtypes = ["float32", "float64", "float16", "int64", "uint8", "bool", "complex64"]
+    saved = {name: torch.arange(24).reshape(4, 6).to(getattr(torch, name)) for name in dtypes}
+    into = {name: np.zeros((4, 12), name)[:, ::2] for name in dtypes}
+    back = {name: torch.zeros(6, 4, dtype=getattr(torch, name)).T for name in dtypes}
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, saved).result()
+        got = checkpointer.load(into=into)
+        for name, value in saved.items():
+            assert got[name] is into[name]
+            assert np.array_equal(got[name], value.numpy()), name
+        checkpointer.save(2, got).result()
+        for name, value in checkpointer.load(into=back).items():
+            assert value is back[name]
+            assert torch.equal(value, saved[name]), name
+        checkpointer.save(3, {"x": torch.ones(3, dtype=torch.bfloat16)}).result()
+        with pytest.raises(hr.InvalidArgumentError, match=r"x: is F32\[3\] here, and BF16\[3\] in"):
+            checkpointer.load(into={"x": np.zeros(3, np.float32)})

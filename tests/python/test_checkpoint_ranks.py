@@ -53,6 +53,35 @@ def test_training_goes_on_on_other_ranks(tmp_path: Path, way: str) -> None:
         assert result["weights"] == pytest.approx(out[3][0]["weights"], rel=1e-5)
 
 
+@pytest.mark.parametrize("saved", ["fsdp", "ddp"])
+def test_what_four_ranks_have_trained_loads_on_any_number(tmp_path: Path, saved: str) -> None:
+    """Weights and moments, bit by bit, and by the other way as well."""
+
+    def job(world: int, way: str) -> Job:
+        return Job("train", str(tmp_path), world, options={"steps": 2, "way": way})
+
+    loads = [(1, saved), (2, saved), (3, saved), (8, saved), (2, "ddp" if saved == "fsdp" else "fsdp")]
+    trained, *loaded = results([job(4, saved), *(job(world, way) for world, way in loads)])
+    expected = trained[0]["digests"]
+    assert len(expected) > 20
+    for ranks in (trained, *loaded):
+        for result in ranks:
+            assert result["steps"] == [1, 2], "nothing was trained anew"
+            assert result["digests"] == expected
+
+
+@pytest.mark.parametrize("way", ["fsdp", "ddp"])
+def test_training_goes_on_bit_by_bit(tmp_path: Path, way: str) -> None:
+    """In torch's deterministic mode, on as many ranks."""
+    stopped, on, whole = (
+        Job("train", str(tmp_path / name), 2, options={"steps": steps, "way": way})
+        for name, steps in (("a", 3), ("a", 6), ("b", 6))
+    )
+    before, after, expected = ([rank["digests"] for rank in ranks] for ranks in results([stopped, on, whole]))
+    assert after == expected
+    assert before != expected
+
+
 def test_what_only_one_rank_would_save_is_an_error(tmp_path: Path) -> None:
     jobs = [Job("different", str(tmp_path / name), 2, options={"name": name}) for name in DIFFERENT]
     for ranks, text in zip(results(jobs), DIFFERENT.values(), strict=True):

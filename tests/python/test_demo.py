@@ -1,4 +1,4 @@
-"""The demo's training: killed in a save, it goes on as if it had not been."""
+"""The demo's training, in torch's deterministic mode: killed in a save, it goes on as if it had not been."""
 
 from __future__ import annotations
 
