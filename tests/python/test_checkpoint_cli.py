@@ -23,9 +23,9 @@ from headrace import _native
 from headrace import sim as simulator
 from headrace.checkpoint.copying import Copying
 from headrace.checkpoint.keys import SaveId, data_key, fence_key
-from headrace.checkpoint.leftovers import GRACE_SECONDS, find_leftovers
+from headrace.checkpoint.leftovers import find_leftovers
 from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.place import Place
+from headrace.checkpoint.place import GRACE_SECONDS, Place
 
 BLOCK = 16 << 10
 

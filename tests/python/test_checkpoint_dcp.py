@@ -31,7 +31,7 @@ from torch.distributed.checkpoint.state_dict_loader import _load_state_dict, _lo
 import headrace as hr  # noqa: E402
 from headrace import _native  # noqa: E402
 from headrace import sim as simulator  # noqa: E402
-from headrace.checkpoint import Checkpointer  # noqa: E402
+from headrace.checkpoint import Checkpointer, leftovers  # noqa: E402
 from headrace.checkpoint.dcp import Reader, SafeLoadPlanner, Writer, writing  # noqa: E402
 
 pytestmark = pytest.mark.timeout(3600 if LONG else 900)
@@ -284,7 +284,7 @@ def test_an_item_that_nobody_has_written_fails_the_save(tmp_path: Path) -> None:
 
 
 def test_the_next_job_sweeps_what_one_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(leftovers, "GRACE_SECONDS", 0.05)
     with pytest.raises(CheckpointException):
         dcp.save(state(1), storage_writer=_Forgetful(tmp_path))
     (left,) = tmp_path.glob("saves/*")

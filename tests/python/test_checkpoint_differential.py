@@ -23,8 +23,8 @@ from headrace.checkpoint.copying import Copying
 from headrace.checkpoint.differences import compare
 from headrace.checkpoint.group import Group
 from headrace.checkpoint.keys import SaveId, save_of
-from headrace.checkpoint.leftovers import GRACE_SECONDS, delete_leftover, find_leftovers
-from headrace.checkpoint.place import Place
+from headrace.checkpoint.leftovers import delete_leftover, find_leftovers
+from headrace.checkpoint.place import GRACE_SECONDS, Place
 from headrace.checkpoint.proving import find_damage
 from headrace.checkpoint.reuse import Known, OwnFile, choose
 

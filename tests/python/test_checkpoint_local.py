@@ -25,8 +25,8 @@ from headrace.checkpoint import Checkpointer
 from headrace.checkpoint.copying import Copying
 from headrace.checkpoint.flushing import Flusher
 from headrace.checkpoint.group import Group
-from headrace.checkpoint.leftovers import GRACE_SECONDS, delete_leftover, find_leftovers
-from headrace.checkpoint.place import Place
+from headrace.checkpoint.leftovers import delete_leftover, find_leftovers
+from headrace.checkpoint.place import GRACE_SECONDS, Place
 
 
 @pytest.fixture
@@ -373,7 +373,7 @@ def test_uploads_that_nobody_completes_go(far: Any) -> None:
         rows = [row for row in find_leftovers(checkpointer._far, now=later) if row.goes]
         assert [(row.step, row.objects, row.bytes) for row in rows] == [(2, 1, 0), (3, 1, 0)]
         delete_leftover(checkpointer._far, rows[0])
-        checkpointer._sweep()
+        checkpointer._sweep(checkpointer._far.highest_fence())
         left = client.list_multipart_uploads(Bucket="bucket")["Uploads"]
         assert sorted(each["Key"] for each in left) == [
             "run/other",
@@ -459,7 +459,7 @@ def test_what_was_not_to_replace_another_never_does(
         for step in (2, 3):
             checkpointer.save(step, state(step)).result()
         assert is_state(checkpointer.load(1), 1)
-        checkpointer._sweep()
+        checkpointer._sweep(checkpointer._far.highest_fence())
     assert "still on the local disk" not in caplog.text
     assert len(list((near / "saves").iterdir())) == 1
 
@@ -606,9 +606,11 @@ def test_what_was_to_be_replaced_by_several_ranks_is_replaced_by_the_next_job(
         assert (got["rank1"] == 7).all()
 
 
+@pytest.mark.parametrize("is_short", [False, True])
 def test_what_unfinished_saves_left_on_other_nodes_is_swept(
-    tmp_path: Path, far: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, far: Any, monkeypatch: pytest.MonkeyPatch, is_short: bool
 ) -> None:
+    """Once this job has gone on for long enough, or, where it is short, the one before it had begun long before."""
     disks = [tmp_path / "disk0", tmp_path / "disk1"]
     on_two_nodes(disks, far, 1, 2)
     named = {path.name for disk in disks for path in (disk / "saves").iterdir()}
@@ -625,7 +627,11 @@ def test_what_unfinished_saves_left_on_other_nodes_is_swept(
         checkpointer.delete(2)
     on_two_nodes(disks, far, 3, 4)
     assert all((disk / "saves" / "000001-000000000009-0a0b0c0d").exists() for disk in disks)
-    monkeypatch.setattr("headrace.checkpoint.flushing.GRACE_SECONDS", 0.0)
+    if is_short:
+        then = time.time() - GRACE_SECONDS
+        os.utime(tmp_path / "bucket/run/fence/000002", (then, then))
+    else:
+        monkeypatch.setattr("headrace.checkpoint.flushing.GRACE_SECONDS", 0.0)
     on_two_nodes(disks, far, 5)
     for disk in disks:
         left = {path.name for path in (disk / "saves").iterdir()}

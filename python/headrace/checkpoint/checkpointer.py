@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from headrace.checkpoint.data_file import SaveOptions, check_compression
 from headrace.checkpoint.flushing import Flusher
 from headrace.checkpoint.group import Group, find_group
 from headrace.checkpoint.handle import Level, SaveHandle, check_level
-from headrace.checkpoint.leftovers import sweep
+from headrace.checkpoint.leftovers import Sweeper, sweep
 from headrace.checkpoint.loading import Reads, read_all, read_into, verify
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Nearest, Place, check_step, read_key
@@ -50,9 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["Checkpointer", "Rejected"]
 
 _log = logging.getLogger("headrace.checkpoint")
-
-_GRACE_SECONDS = 900.0
-"""No request of an older job lives so long: what it has not committed by then, it never will."""
 
 _READINGS = 3
 """So often a step is read that is replaced each time before all ranks have read it."""
@@ -185,7 +181,7 @@ class Checkpointer(live.Closing):
         self._saved: dict[int, Kept] = {}  # By step.
         self._last: Manifest | None = None  # That this job has committed.
         self._worker = ThreadPoolExecutor(1, "headrace-checkpoint")
-        self._sweeper: threading.Timer | None = None
+        self._sweeper: Sweeper | None = None
         self.rejected: list[Rejected] = []
         """What the last load() passed over."""
         self._broken: set[int] = set()  # Steps that load() has passed over, until they are saved anew.
@@ -360,9 +356,7 @@ class Checkpointer(live.Closing):
             raise_told(said[0])
             self._fence = int(said[0])
             if self._group.rank == 0:
-                self._sweeper = threading.Timer(_GRACE_SECONDS, self._sweep)
-                self._sweeper.daemon = True
-                self._sweeper.start()
+                self._sweeper = Sweeper(self._sweep, self._far.settled_fence, self._fence)
             if self._near is not None:
                 self._flusher.look()
                 self._flush_worker.submit(self._flusher.resume, self._fence)
@@ -384,12 +378,12 @@ class Checkpointer(live.Closing):
         except Exception as error:
             return told(error, names_kind=False)
 
-    def _sweep(self) -> None:
-        assert self._fence is not None
-        sweep(self._far, self._fence)
+    def _sweep(self, fence: int) -> None:
+        """What jobs below that number have left."""
+        sweep(self._far, fence)
         # Of several disks each may have the manifest that needs what lies on the others: the flusher asks all.
         if self._near is not None and self._group.world_size == 1:
-            sweep(self._near, self._fence)
+            sweep(self._near, fence)
 
     def _raise_unseen(self) -> None:
         for handle in self._saves:
@@ -636,12 +630,12 @@ class Checkpointer(live.Closing):
         if self.closed:
             return
         self._worker.shutdown(wait=True)
+        if self._sweeper is not None:
+            self._sweeper.close()
         if self._near is not None:
             self._flush_worker.shutdown(wait=True)
             self._near.close()
         self._cooler.shutdown(wait=True)
-        if self._sweeper is not None:
-            self._sweeper.cancel()
         if self._group.exchange is not None:
             self._group.exchange.close()
         self._far.close()

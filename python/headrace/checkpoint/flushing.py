@@ -18,9 +18,8 @@ from headrace import _native
 from headrace.checkpoint.data_file import SaveOptions
 from headrace.checkpoint.group import Group
 from headrace.checkpoint.keys import SaveId, save_of, step_key, step_of
-from headrace.checkpoint.leftovers import GRACE_SECONDS
 from headrace.checkpoint.manifest import DataFile, EarlierFile, Manifest
-from headrace.checkpoint.place import Place
+from headrace.checkpoint.place import GRACE_SECONDS, Place
 from headrace.checkpoint.reuse import Base, Reuse
 from headrace.checkpoint.told import raise_first
 from headrace.errors import (
@@ -73,6 +72,7 @@ class Flusher:
         self._broken: set[int] = set()  # Steps whose manifests here cannot be read; the log has told.
         self._there: dict[int, tuple[str, str]] = {}  # See _is_there(); by step: a save, and a version there.
         self._sweep_at = math.inf  # By time.monotonic(); inf also when it was done.
+        self._settled = 0  # Jobs below it have ended long ago; 0 also when what they have left was deleted.
 
     def flush(self, manifest: Manifest, fence: int, *, overwrite: bool) -> None:
         """Raises what went wrong, on all ranks. What resume() has brought over gives way, as it would have if
@@ -104,7 +104,10 @@ class Flusher:
         left = [
             (text, replaces, str(SaveId.new(fence, 0)).rpartition("-")[2]) for text, replaces in self._left()
         ]
-        for text, replaces, token in self._group.gather("left", left, str(fence))[0]:
+        told = {"left": left, "settled": self._settled_fence(fence)} if self._group.rank == 0 else {}
+        first = self._group.gather("left", told, str(fence))[0]
+        self._settled = first["settled"]
+        for text, replaces, token in first["left"]:
             manifest = Manifest.decode(text.encode(), f"{self._near.url}, of an earlier job")
             target = manifest.renamed(str(SaveId(fence, manifest.step, token)))
             try:
@@ -115,6 +118,13 @@ class Flusher:
                 )
             except HeadraceError as error:
                 _log.warning("checkpoint of step %d stays on the local disk only: %s", manifest.step, error)
+
+    def _settled_fence(self, fence: int) -> int:
+        try:
+            return self._far.settled_fence(fence)
+        except HeadraceError as error:
+            self._warn_of_left(error)
+            return 0
 
     def look(self) -> None:
         """Notes what is here, which is for resume(). Before this job saves anything: what it saves flush() brings
@@ -260,7 +270,9 @@ class Flusher:
             base = Base(target.step, target.save, version, {})
             self._arrived = _Arrived(base, frozenset(target.data_keys))
         if all(each["old"] is not None for each in said):
-            self._sweep_at = math.inf
+            self._settled = 0
+            if all(each["old"]["below"] == fence for each in said):
+                self._sweep_at = math.inf
         try:
             for save, keep in outcomes[0]["surplus"]:
                 self._near.delete_save(save, set(keep))
@@ -343,11 +355,12 @@ class Flusher:
             self._reuse.forget(manifest.step)
         self._delete_manifest(manifest)
 
-    def _old(self, fence: int) -> dict[str, list[str]] | None:
+    def _old(self, fence: int) -> dict[str, Any] | None:
         """Saves of earlier jobs on this rank's disk, once none of those can be alive, and which of all saves the
         manifests on it need; None: nothing is known yet. A manifest is on one node's disk alone, files of its save are on
         all of them."""
-        if time.monotonic() < self._sweep_at:
+        below = fence if time.monotonic() >= self._sweep_at else self._settled
+        if below == 0:
             return None
         try:
             needs = self._near.needs()
@@ -358,11 +371,11 @@ class Flusher:
         if needs.broken:
             return None  # It may need any of them.
         parsed = {save: SaveId.parse(save) for save in saves}
-        old = sorted(save for save, each in parsed.items() if each is not None and each.fence < fence)
-        return {"saves": old, "needed": sorted(needs.saves | set(map(save_of, needs.keys)))}
+        old = sorted(save for save, each in parsed.items() if each is not None and each.fence < below)
+        return {"below": below, "saves": old, "needed": sorted(needs.saves | set(map(save_of, needs.keys)))}
 
 
-def _needed_by_none(said: list[dict[str, list[str]] | None]) -> list[tuple[str, list[str]]]:
+def _needed_by_none(said: list[dict[str, Any] | None]) -> list[tuple[str, list[str]]]:
     """Of what each rank has said of old saves (see _old()): those that go, in the form of _surplus()."""
     told = [each for each in said if each is not None]
     if len(told) < len(said):

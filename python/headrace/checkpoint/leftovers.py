@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace._native import ObjectInfo
 from headrace.checkpoint.keys import SaveId, fence_key, save_of
-from headrace.checkpoint.place import Place
+from headrace.checkpoint.place import GRACE_SECONDS, Place
 from headrace.errors import HeadraceError, NotFoundError
 
-__all__ = ["GRACE_SECONDS", "Leftover", "delete_leftover", "find_leftovers", "sweep"]
+__all__ = ["Leftover", "Sweeper", "delete_leftover", "find_leftovers", "sweep"]
 
 _log = logging.getLogger("headrace.checkpoint")
-
-GRACE_SECONDS = 900.0
-"""So long a request of a job may live that another one has followed."""
 
 
 class Leftover(NamedTuple):
@@ -39,7 +38,7 @@ def find_leftovers(
 ) -> list[Leftover]:
     """By name.
 
-    What a job has left that another one has followed goes, once that one is :data:`GRACE_SECONDS` old: the
+    What a job has left that another one has followed goes, once that one is GRACE_SECONDS old: the
     older one cannot commit any more. The job that came last may still be saving: of its files those go that
     are ``older_than`` seconds old (None: none).
 
@@ -70,15 +69,50 @@ def find_leftovers(
     return out
 
 
+class Sweeper:
+    """Deletes what earlier jobs have left, beside the one that took a fence: at once what jobs have left that another
+    one had followed GRACE_SECONDS before, so that short jobs sweep, too; so long after it began the rest.
+
+    :param sweep: deletes what jobs below a number have left.
+    :param settled: asks for the number below which that may be done at once: see Place.settled_fence().
+    """
+
+    def __init__(self, sweep: Callable[[int], None], settled: Callable[[int], int], fence: int) -> None:
+        self._sweep, self._settled, self._fence = sweep, settled, fence
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="headrace-checkpoint-sweep", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            settled = self._settled(self._fence)
+        except HeadraceError as error:
+            _warn(error)
+            settled = 0
+        if settled:
+            self._sweep(settled)
+        if not self._ended.wait(GRACE_SECONDS):
+            self._sweep(self._fence)
+
+    def close(self) -> None:
+        """When a sweep under way has ended."""
+        self._ended.set()
+        self._thread.join()
+
+
 def sweep(place: Place, fence: int) -> None:
-    """Deletes what jobs before that of ``fence`` have left, :data:`GRACE_SECONDS` after it began. What fails is a
+    """Deletes what jobs before that of ``fence`` have left, GRACE_SECONDS after it began. What fails is a
     warning of the log: the next job tries again."""
     try:
         for save in place.orphans(fence):
             count = place.delete_unfinished(save)
             _log.info("deleted what an unfinished save had left: %s, %d bytes", save, count)
     except HeadraceError as error:
-        _log.warning("what unfinished saves have left could not be deleted: %s", error)
+        _warn(error)
+
+
+def _warn(error: HeadraceError) -> None:
+    _log.warning("what unfinished saves have left could not be deleted: %s", error)
 
 
 def _files(place: Place) -> list[ObjectInfo]:

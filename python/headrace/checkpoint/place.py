@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -41,7 +41,11 @@ from headrace.errors import (
 from headrace.store.store import Store
 from headrace.store.urls import local_path
 
-__all__ = ["Nearest", "Needs", "Place", "check_step", "read_key"]
+__all__ = ["GRACE_SECONDS", "Nearest", "Needs", "Place", "check_step", "read_key"]
+
+GRACE_SECONDS = 900.0
+"""So long a request of a job may live that another one has followed: what it has not committed by then, it never
+will."""
 
 
 class Needs(NamedTuple):
@@ -519,10 +523,22 @@ class Place:
             except ChangedError:
                 if not self._has(fence_key(number), note.encode()):
                     continue
-            for info in list(self.objects("fence/")):
-                if (fence_of(info.key) or number) < number:
-                    self.store.delete(info.key)
+            taken = self._fences()
+            needed = _settled(taken, number) if taken.get(number) is not None else number
+            for each in taken:
+                if each < needed:
+                    self.store.delete(fence_key(each))
             return number
+
+    def settled_fence(self, number: int) -> int:
+        """The highest that was taken GRACE_SECONDS before ``number``, by the store's clock; 0: none, or it is not
+        known. Jobs below it have no request left."""
+        return _settled(self._fences(), number)
+
+    def _fences(self) -> dict[int, int | None]:
+        """When each was taken, by the store's clock."""
+        found = ((fence_of(info.key), info.modified) for info in self.objects("fence/"))
+        return {number: at for number, at in found if number is not None}
 
     def check_fence(self, number: int) -> None:
         """Raises ChangedError where a later job has taken another."""
@@ -624,6 +640,15 @@ class Nearest(Place):
             return far
         # Of one job the disk is first, also where it went back to an earlier step.
         return near if here.job == there.job or here.comes_after(there) else far
+
+
+def _settled(taken: Mapping[int, int | None], number: int) -> int:
+    now = taken.get(number)
+    if now is None:
+        return 0
+    return max(
+        (each for each, at in taken.items() if at is not None and now - at >= GRACE_SECONDS), default=0
+    )
 
 
 def _latest_text(manifest: Manifest) -> bytes:

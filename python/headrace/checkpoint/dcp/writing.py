@@ -30,7 +30,7 @@ from headrace.checkpoint.data_file import DataFileWriter, NewPiece, SaveOptions,
 from headrace.checkpoint.dcp.chosen_place import ChosenPlace
 from headrace.checkpoint.dcp.metadata import Written, arrays_of, key_of, numbers_of, tree_of
 from headrace.checkpoint.keys import SaveId
-from headrace.checkpoint.leftovers import GRACE_SECONDS, sweep
+from headrace.checkpoint.leftovers import Sweeper, sweep
 from headrace.checkpoint.manifest import DataFile, Manifest
 from headrace.checkpoint.place import Place, check_step
 from headrace.checkpoint.row_major import RowMajor
@@ -86,9 +86,14 @@ _jobs = _Jobs()
 
 
 def _sweep(place: ChosenPlace, job: int) -> None:
-    """What jobs before this have left there. ``place`` is nobody else's: the writer's may be closed meanwhile."""
+    """What jobs before this have left there."""
     with contextlib.closing(place):
         sweep(place.open(), job)
+
+
+def _settled(place: ChosenPlace, job: int) -> int:
+    with contextlib.closing(place):
+        return place.open().settled_fence(job)
 
 
 class Writer(StorageWriter):
@@ -205,9 +210,8 @@ class Writer(StorageWriter):
         place.check_free(self.step, overwrite=self._options.overwrite)
         self._job, self._number = _jobs.next(place)
         if self._number == 1 < self._job:  # Its first save there, where others have saved before.
-            sweeper = threading.Timer(GRACE_SECONDS, _sweep, (copy.copy(self._place), self._job))
-            sweeper.daemon = True
-            sweeper.start()
+            own = copy.copy(self._place)  # The writer's may be closed meanwhile.
+            Sweeper(lambda fence: _sweep(own, fence), lambda fence: _settled(own, fence), self._job)
         self._save = str(SaveId.new(self._job, self.step))
         numbers = numbers_of(item.index for plan in plans for item in plan.items)
         files = 0
