@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from checkpoint_ways import begin, is_same
 from framework_ranks import Job, main
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from headrace.checkpoint import Checkpointer, sharing
+from headrace.checkpoint.dcp import Reader
 from headrace.checkpoint.exchange import TorchExchange
 
 SHAPES = [(1201, 803), (16, 40_001), (70_001,), (3000, 1), (), (257, 65, 9), (5, 7)]
@@ -86,6 +90,56 @@ def load(job: Job) -> Any:
     for n in range(len(SHAPES)):
         assert is_same(got["tensors"][f"t{n}"], made(n)), n
     return [count, sum(made(n).nbytes for n in range(len(SHAPES))) + 160]
+
+
+def load_dcp(job: Job) -> Any:
+    """As load(), through torch's distributed checkpoint."""
+    begin(job)
+    sharing._STRIPE_BLOCKS = job.options.get("stripe_blocks", 512)
+    like = {
+        f"t{n}": placed(torch.zeros_like(made(n)), job.options["layout"], job.world)
+        for n in range(len(SHAPES))
+    }
+    state = {"tensors": like, "array": np.zeros(20, np.int64), "step": 0}
+    reader = Reader(job.data, share_reads=job.options["share"], **job.options["store"])
+    before = sent_bytes(job)
+    dcp.load(state, storage_reader=reader)
+    count = sent_bytes(job) - before
+    dcp.load(state, storage_reader=reader)  # It may be used again.
+    reader.close()
+    assert state["step"] == 1
+    assert (state["array"] == np.arange(20)).all()
+    for n in range(len(SHAPES)):
+        assert is_same(state["tensors"][f"t{n}"], made(n)), n
+    return [count, sum(made(n).nbytes for n in range(len(SHAPES))) + 160]
+
+
+def load_dcp_by_some(job: Job) -> Any:
+    """By two of three ranks: the third knows nothing of it."""
+    rank = begin(job)
+    group = dist.new_group([0, 1])
+    x = torch.zeros(300_000)
+    if rank < 2:
+        reader = Reader(job.data, share_reads="always")
+        dcp.load({"x": x}, storage_reader=reader, process_group=group)
+    return x.unique().tolist()
+
+
+class Refuses(DefaultLoadPlanner):
+    def resolve_tensor(self, item: Any) -> Any:
+        raise ValueError("no place for it")
+
+
+def mismatch_dcp(job: Job) -> Any:
+    """One rank's planner fails; all ranks fail, at once."""
+    rank = begin(job)
+    planner = Refuses() if rank == 1 else DefaultLoadPlanner()
+    reader = Reader(job.data, share_reads="always")
+    try:
+        dcp.load({"x": torch.zeros(300_000)}, storage_reader=reader, planner=planner)
+    except CheckpointException as error:
+        return sorted([rank, f"{type(why).__name__}: {why}"] for rank, (why, _) in error.failures.items())
+    return "loaded"
 
 
 def load_whole(job: Job) -> Any:
@@ -177,5 +231,18 @@ def mismatch(job: Job) -> Any:
 
 
 if __name__ == "__main__":
-    ways = (save, save_differential, load, load_whole, save_steps, damaged, lost, no_group, mismatch)
+    ways = (
+        save,
+        save_differential,
+        load,
+        load_dcp,
+        load_dcp_by_some,
+        load_whole,
+        save_steps,
+        damaged,
+        lost,
+        no_group,
+        mismatch,
+        mismatch_dcp,
+    )
     main({way.__name__: way for way in ways}, ["torch.distributed.tensor"])

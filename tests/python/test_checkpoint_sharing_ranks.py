@@ -51,6 +51,17 @@ def test_each_byte_is_read_once_whatever_the_mesh(sim: simulator.Server, layout:
             assert needed <= read <= 1.01 * needed, job
 
 
+def test_each_byte_is_read_once_through_dcp(sim: simulator.Server) -> None:
+    url = "s3://b/dcp"
+    options = {"store": where(sim), "share": "always", **STRIPE}
+    jobs = [Job("save", url, 4, options=options | {"layout": "rows"})]
+    for world, layout in ((1, "rows"), (2, "replicas"), (3, "columns"), (8, "rows"), (8, "hybrid")):
+        jobs.append(Job("load_dcp", url, world, options=options | {"layout": layout}))
+    for job, ranks in zip(jobs[1:], results(jobs)[1:], strict=True):
+        for read, needed in ranks:
+            assert needed <= read <= 1.01 * needed, job
+
+
 def test_each_byte_of_a_differential_checkpoint_is_read_once(sim: simulator.Server) -> None:
     url = "s3://b/differential"
     options = {"store": where(sim), "share": "always", **STRIPE}
@@ -115,6 +126,18 @@ def test_ranks_that_cannot_hand_on_read_for_themselves(tmp_path: Path, sim: simu
     for always, auto in told:
         assert always.startswith("UnavailableError: rank 1: no process group (gloo) to hand on what is read")
         assert auto == [2.0]
+
+
+def test_through_dcp_some_of_the_ranks_read_for_themselves(tmp_path: Path) -> None:
+    save_steps(tmp_path)
+    assert results([Job("load_dcp_by_some", str(tmp_path), 3)]) == [[[2.0], [2.0], [0.0]]]
+
+
+def test_through_dcp_a_rank_that_fails_fails_all(tmp_path: Path) -> None:
+    save_steps(tmp_path)
+    ((first, second, third),) = results([Job("mismatch_dcp", str(tmp_path), 3)])
+    other = f"UnavailableError: {tmp_path}: another rank cannot load, and says why"
+    assert first == second == third == [[0, other], [1, "ValueError: no place for it"], [2, other]]
 
 
 def test_a_state_that_fits_on_some_ranks_only_fails_on_all(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from headrace.checkpoint.reference import compare
 from headrace.checkpoint.retention import Keep, Kept
 from headrace.checkpoint.reuse import Reuse
 from headrace.checkpoint.saving import Planner, Saving
-from headrace.checkpoint.sharing import SharedReads
+from headrace.checkpoint.sharing import SharedReads, check_share_reads, is_shared
 from headrace.checkpoint.told import raise_told, told
 from headrace.checkpoint.tree import metadata_as_dict
 from headrace.checkpoint.values import ValueWatch, check_mode
@@ -520,17 +520,12 @@ class Checkpointer(live.Closing):
     def _sharing(self) -> SharedReads | None:
         """Of one load; None: each rank reads for itself."""
         exchange = self._group.exchange
-        if exchange is None or self._share_reads == "never":
+        if exchange is None or not is_shared(self._share_reads, self.url):
             return None
-        if self._share_reads == "auto" and local_path(self.url) is not None:
-            return None  # What a node has read, its page cache has for all its ranks.
         return SharedReads(self._group, exchange, self._share_reads, self._memory)
 
     def _check_share_reads(self) -> None:
-        if self._share_reads not in ("auto", "always", "never"):
-            raise InvalidArgumentError(
-                f"share_reads={self._share_reads!r}: expected 'auto', 'always' or 'never'"
-            )
+        check_share_reads(self._share_reads)
         if self._share_reads == "always" and self._group.world_size > 1 and self._group.exchange is None:
             raise InvalidArgumentError(
                 "share_reads='always' needs the process group of torch.distributed, or a Group(exchange=...)"

@@ -30,9 +30,19 @@ from headrace.checkpoint.group import Group
 from headrace.checkpoint.landing import LANDING_BYTES
 from headrace.checkpoint.loading import Boxes, Reads, ReadTotals
 from headrace.checkpoint.manifest import Manifest
-from headrace.errors import CorruptError, UnavailableError
+from headrace.errors import CorruptError, InvalidArgumentError, UnavailableError
+from headrace.store.urls import local_path
 
-__all__ = ["Mode", "OtherRankError", "SharedReads", "Stripe", "readers_of", "rounds_of"]
+__all__ = [
+    "Mode",
+    "OtherRankError",
+    "SharedReads",
+    "Stripe",
+    "check_share_reads",
+    "is_shared",
+    "readers_of",
+    "rounds_of",
+]
 
 _log = logging.getLogger("headrace.checkpoint")
 
@@ -46,6 +56,18 @@ _WINDOW_STRIPES = 8  # That are read together, and as many ahead.
 _ROUND_BYTES = 64 << 20  # That a rank takes from all others in one round.
 _RUN_BYTES = 64 << 20  # Of arrays that follow one another and are read in the same round.
 _LEAST_STRIPES = 2  # Below that it is not worth a process group.
+
+
+def check_share_reads(mode: str) -> None:
+    """Raises InvalidArgumentError."""
+    if mode not in ("auto", "always", "never"):
+        raise InvalidArgumentError(f"share_reads={mode!r}: expected 'auto', 'always' or 'never'")
+
+
+def is_shared(mode: Mode, url: str) -> bool:
+    """Whether ranks share what they read there. What a node has read of a directory, its page cache has for all its
+    ranks."""
+    return mode == "always" or (mode == "auto" and local_path(url) is None)
 
 
 class OtherRankError(Exception):

@@ -6,8 +6,10 @@ import io
 import logging
 import os
 import secrets
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -18,18 +20,23 @@ from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPla
 from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
 
+from headrace.base.units import parse_bytes
 from headrace.checkpoint.arrays import Chunk, describe, torch_dtype
 from headrace.checkpoint.dcp.chosen_place import ChosenPlace
 from headrace.checkpoint.dcp.metadata import Leaves, metadata_of
+from headrace.checkpoint.exchange import Exchange
+from headrace.checkpoint.group import find_group
 from headrace.checkpoint.loading import Boxes, Filling, Reads
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Place, check_step
+from headrace.checkpoint.sharing import Mode, OtherRankError, SharedReads, check_share_reads, is_shared
 from headrace.checkpoint.tree import TORCH_SAVE, Node, paths_of, rebuild, values_in
 from headrace.errors import (
     ChangedError,
     HeadraceError,
     InvalidArgumentError,
     NotFoundError,
+    UnavailableError,
     UnsupportedError,
 )
 
@@ -55,6 +62,23 @@ class _Found(NamedTuple):
         return cls(manifest.order, manifest.step, manifest.save)
 
 
+_DROPPED = (
+    "the planner has dropped a plan's storage_data, by which ranks agree on the checkpoint that they read: "
+    "create_global_plan() and finish_plan() have to keep it"
+)
+_RANK_TIMEOUT = 600.0
+"""Seconds that a rank may be late which others wait for."""
+
+
+class _Told(NamedTuple):
+    """By the coordinator, to each rank."""
+
+    found: _Found
+    """That all are to read."""
+    ranks: int
+    """How many load together."""
+
+
 class Reader(StorageReader):
     """Reads checkpoints for DCP: ``dcp.load(state, storage_reader=Reader(url))``.
 
@@ -69,7 +93,8 @@ class Reader(StorageReader):
     :param step: default: the one that was saved last.
     :param memory: bytes for what is on its way from the store.
     :param allow_pickle: values that Checkpointer has pickled are loaded, which runs what they say.
-    :param encryption_key: as of :class:`headrace.checkpoint.Checkpointer`.
+    :param encryption_key: as of :class:`headrace.checkpoint.Checkpointer`, and ``share_reads``, where all ranks of the
+        job load together.
     :param options: of the store, as :class:`headrace.Store` takes them.
 
     Threads: one load at a time.
@@ -83,9 +108,14 @@ class Reader(StorageReader):
         memory: int | str = "2GiB",
         allow_pickle: bool = False,
         encryption_key: str | None = None,
+        share_reads: Mode = "auto",
         **options: Unpack[StoreOptions],
     ) -> None:
+        check_share_reads(share_reads)
         self._allow_pickle = allow_pickle
+        self._share_reads = share_reads
+        self._memory = parse_bytes(memory, "memory")
+        self._exchange: Exchange | None = None
         self.step = None if step is None else check_step(step)
         missing = "nothing says what to load: Reader(url), or dcp.load(..., checkpoint_id=url, storage_reader=Reader())"
         self._place = ChosenPlace(url, missing, {"memory": memory, **options}, encryption_key)
@@ -111,6 +141,7 @@ class Reader(StorageReader):
 
     def read_metadata(self) -> Metadata:  # With **kwargs it would be asked for a rank's own.
         """Of the step. Raises NotFoundError, CorruptError."""
+        self._leave()
         try:
             place = self._place.open()
             self._open(place, self._chosen_step(place))
@@ -138,17 +169,21 @@ class Reader(StorageReader):
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
         """With the save that all are to read."""
         chosen = max(_found_in(plan) for plan in plans)
-        return [replace(plan, storage_data=chosen) for plan in plans]
+        return [replace(plan, storage_data=_Told(chosen, len(plans))) for plan in plans]
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         """Raises ChangedError where the save that was chosen is not there, or not what the plan was made for."""
-        self._turn_to(_found_in(plan))
-        assert self._manifest is not None
-        assert self._leaves is not None
-        reading = _Reading(self._place.open(), self._manifest, self._leaves, planner, self._allow_pickle)
-        for item in plan.items:
-            reading.add(item)
-        reading.run()
+        told = _told_in(plan)
+        sharing = self._sharing(told.ranks)
+        try:
+            self._turn_to(told.found)
+            self._read(plan, planner, sharing or Reads())
+        except OtherRankError:
+            raise UnavailableError(f"{self._place.url}: another rank cannot load, and says why") from None
+        except Exception as error:
+            if sharing is not None:
+                sharing.give_up(error)
+            raise
         future: Future[None] = Future()
         future.set_result(None)
         return future
@@ -157,6 +192,32 @@ class Reader(StorageReader):
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
         """Any URL of a store, and any path."""
         return True
+
+    def _read(self, plan: LoadPlan, planner: LoadPlanner, reads: Reads) -> None:
+        assert self._manifest is not None
+        assert self._leaves is not None
+        place = self._place.open()
+        reading = _Reading(place, self._manifest, self._leaves, planner, self._allow_pickle, reads)
+        for item in plan.items:
+            reading.add(item)
+        reading.run()
+
+    def _sharing(self, ranks: int) -> SharedReads | None:
+        """For so many that load together; None: each reads for itself."""
+        if ranks == 1 or not is_shared(self._share_reads, self._place.open().url):
+            return None
+        group = find_group(_RANK_TIMEOUT)
+        if group.world_size != ranks or group.exchange is None:
+            return None  # Some of the job's ranks: the others know nothing of it.
+        self._exchange = group.exchange
+        return SharedReads(group, group.exchange, self._share_reads, self._memory)
+
+    def _leave(self) -> None:
+        """What the ranks of the last load have shared: they have all ended it when one closes it, or begins
+        another."""
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.close()
 
     # --- The place ---
 
@@ -190,6 +251,7 @@ class Reader(StorageReader):
 
     def close(self) -> None:
         """Lets go of the store. The reader may be used again."""
+        self._leave()
         self._place.close()
 
     def __repr__(self) -> str:
@@ -198,10 +260,13 @@ class Reader(StorageReader):
 
 def _found_in(plan: LoadPlan) -> _Found:
     if not isinstance(plan.storage_data, _Found):
-        raise UnsupportedError(
-            "the planner has dropped a plan's storage_data, by which ranks agree on the checkpoint that they read: "
-            "create_global_plan() and finish_plan() have to keep it"
-        )
+        raise UnsupportedError(_DROPPED)
+    return plan.storage_data
+
+
+def _told_in(plan: LoadPlan) -> _Told:
+    if not isinstance(plan.storage_data, _Told):
+        raise UnsupportedError(_DROPPED)
     return plan.storage_data
 
 
@@ -233,13 +298,21 @@ class _Reading:
     """One load: all that is wanted is read at once, then given to the planner."""
 
     def __init__(
-        self, place: Place, manifest: Manifest, leaves: Leaves, planner: LoadPlanner, allow_pickle: bool
+        self,
+        place: Place,
+        manifest: Manifest,
+        leaves: Leaves,
+        planner: LoadPlanner,
+        allow_pickle: bool,
+        reads: Reads,
     ) -> None:
-        self._allow_pickle = allow_pickle
+        self._allow_pickle, self._reads = allow_pickle, reads
         self._manifest, self._leaves, self._planner = manifest, leaves, planner
         self._boxes = Boxes(place, manifest)
-        self._filling = Filling(self._boxes, Reads())
+        self._filling = Filling(self._boxes, reads)
         self._numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
+        self._wanted: dict[int, list[Callable[[], None]]] = defaultdict(list)  # By number of the array.
+        self._staged_bytes = 0
         self._made: dict[str, Any] = {}  # Arrays that belong to values.
         self._then: list[Callable[[], None]] = []
 
@@ -247,7 +320,11 @@ class _Reading:
         self._add_value(item) if item.type == LoadItemType.BYTE_IO else self._add_tensor(item)
 
     def run(self) -> None:
-        self._filling.run()
+        for numbers in self._reads.plan_rounds(self._manifest, self._staged_bytes):
+            for number in [each for each in self._wanted if each in numbers]:
+                for want in self._wanted.pop(number):
+                    want()
+            self._filling.run()
         self._filling.close()
         for each in self._then:
             each()
@@ -269,7 +346,8 @@ class _Reading:
             )
         own = describe(array.name, given)
         own.check_writable()
-        self._filling.add(number, own, 0, box)
+        self._staged_bytes += own.staged_bytes
+        self._wanted[number].append(lambda: self._filling.add(number, own, 0, box))
 
         def end() -> None:
             if given is not target:
@@ -281,8 +359,12 @@ class _Reading:
     def _add_value(self, item: ReadItem) -> None:
         node = self._leaves.values[item.storage_index.fqn]
         for name in {*paths_of(node).values(), *values_in(node)}:
-            self._made.setdefault(name, self._boxes.make(self._numbers[name]))
+            self._wanted[self._numbers[name]].append(partial(self._make, name))
         self._then.append(lambda: self._planner.load_bytes(item, self._bytes(node)))
+
+    def _make(self, name: str) -> None:
+        if name not in self._made:
+            self._made[name] = self._boxes.make(self._numbers[name])
 
     def _bytes(self, node: Node) -> io.BytesIO:
         """As torch.save() has written it, or would."""

@@ -67,8 +67,8 @@ def load(
     :raises InvalidArgumentError: ``into`` has other names, dtypes or shapes.
     :raises ChangedError: a file was replaced meanwhile.
 
-    Threads: any. Ranks need not call it together; of a model that is replaced meanwhile one may load the old and
-    another the new one.
+    Threads: any. Ranks need not call it together, and each reads for itself; of a model that is replaced meanwhile
+    one may load the old and another the new one.
     """
     if framework not in ("torch", "numpy"):
         raise InvalidArgumentError(f"framework={framework!r}: expected 'torch' or 'numpy'")
