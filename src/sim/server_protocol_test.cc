@@ -198,6 +198,27 @@ TEST_F(ExpressTest, ListingsAreCompleteButNotInOrder) {
   EXPECT_EQ(client().get("/d--z1--x-s3", {}, "list-type=2").body, body);
 }
 
+TEST_F(ExpressTest, ListingsAreOfDirectoriesFromTheirBeginning) {
+  open_session();
+  const auto code_of = [&](const std::string& query) {
+    return client().get("/d--z1--x-s3", {}, query).xml("Code");
+  };
+  for (const char* query :
+       {"list-type=2", "list-type=2&prefix=a%2F&delimiter=%2F", "uploads=&prefix=a%2F"})
+    EXPECT_EQ(code_of(query), "") << query;
+  for (const char* query : {"", "list-type=2&prefix=k", "list-type=2&delimiter=k",
+                            "list-type=2&start-after=k1", "uploads=&prefix=k"})
+    EXPECT_EQ(code_of(query), "InvalidRequest") << query;
+}
+
+TEST_F(ExpressTest, UploadsKeepSumsOfSumsOnly) {
+  open_session();
+  TestRequest create{"POST", "/d--z1--x-s3/m", "uploads", {{"x-amz-checksum-algorithm", "CRC32C"}}};
+  EXPECT_EQ(client().request(create).status, 200);
+  create.fields.emplace_back("x-amz-checksum-type", "FULL_OBJECT");
+  EXPECT_EQ(client().request(create).xml("Code"), "InvalidRequest");
+}
+
 TEST_F(ProtocolTest, ReadsAreRedirectedToAnotherAddress) {
   options_.address_count = 3;
   options_.redirect_reads = true;

@@ -178,6 +178,9 @@ S3Code Service::list_bucket(Exchange& exchange) {
   if (const S3Code code = require_bucket(exchange); code != S3Code::kNone) return code;
   const Target& target = exchange.target;
   const bool is_v2 = target.parameter("list-type") == "2";
+  if (is_directory_bucket(target.bucket) && (!is_v2 || !is_directory_list(target))) {
+    return S3Code::kInvalidRequest;
+  }
   ListQuery query;
   if (const S3Code code = read_query(target, is_v2 ? "start-after" : "marker", query);
       code != S3Code::kNone) {

@@ -228,6 +228,9 @@ S3Code Service::create_upload(const http::RequestHead& head, Exchange& exchange)
       code != S3Code::kNone) {
     return code;
   }
+  if (is_directory_bucket(target.bucket) && head.header("x-amz-checksum-type") == "FULL_OBJECT") {
+    return S3Code::kInvalidRequest;
+  }
   if (exchange.is_google) sums.is_composite = false;
   const std::string folder =
       shared_.storage.hidden_path(target.bucket, "uploads/") + std::string(id);
@@ -509,6 +512,9 @@ S3Code Service::list_parts(Exchange& exchange) {
 S3Code Service::list_uploads(Exchange& exchange) {
   const Target& target = exchange.target;
   if (const S3Code code = require_bucket(exchange); code != S3Code::kNone) return code;
+  if (is_directory_bucket(target.bucket) && !is_directory_list(target)) {
+    return S3Code::kInvalidRequest;
+  }
   const auto limit = parse_decimal<std::uint64_t>(target.parameter("max-uploads").value_or("1000"));
   if (!limit) return S3Code::kInvalidArgument;
   std::pair<std::string, std::string> after(target.parameter("key-marker").value_or(""),

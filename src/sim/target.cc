@@ -109,6 +109,13 @@ std::optional<std::string_view> Target::parameter(std::string_view name) const n
   return std::nullopt;
 }
 
+bool is_directory_list(const Target& target) noexcept {
+  const std::string_view prefix = target.parameter("prefix").value_or("");
+  const std::string_view delimiter = target.parameter("delimiter").value_or("");
+  return (prefix.empty() || prefix.ends_with('/')) && (delimiter.empty() || delimiter == "/") &&
+         target.parameter("start-after").value_or("").empty();
+}
+
 S3Code parse_target(const http::RequestHead& head, Target& out) {
   out.kind = Kind::kInvalid;
   out.bucket.clear();

@@ -57,6 +57,10 @@ struct Target {
   std::optional<std::string_view> parameter(std::string_view name) const noexcept;
 };
 
+/// Whether a directory bucket answers this list of objects or uploads: a prefix ends with the only
+/// delimiter there is, "/", and no list begins behind a key.
+bool is_directory_list(const Target& target) noexcept;
+
 /// What is asked for, of what the simulator does: allowed.h says what else a request may ask.
 /// Path style, and virtual-host style for hosts "bucket.localhost[:port]". Errors: kInvalidArgument
 /// (escapes), kMethodNotAllowed, kNotImplemented (POSTs that the simulator does not know),
