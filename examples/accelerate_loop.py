@@ -9,31 +9,30 @@ import json
 
 import torch
 from accelerate import Accelerator
-from torch import nn
+from models import MODELS
 
-import headrace as hr
 import headrace.torch
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("data", help="a dataset with the columns image and label")
+parser.add_argument("data", help="a dataset with the columns image and label, or tokens")
+parser.add_argument("--model", choices=MODELS, default="resnet", help="bytes: for tokens")
 parser.add_argument("--checkpoint", default="run")
 parser.add_argument("--resume", action="store_true")
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--stop", type=int, help="end after so many steps, with a checkpoint")
 args = parser.parse_args()
+Model = MODELS[args.model]
 
 accelerator = Accelerator()
 torch.manual_seed(0)
-model = nn.Sequential(
-    nn.Conv2d(3, 16, 5, 4), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(16, 4)
-)
+model = Model()
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 loader = headrace.torch.Loader(
     args.data,
     batch_size=32,
     seed=17,
     epoch_end="drop",
-    decode={"image": hr.decode.image(resize=(64, 64), dtype="float32", layout="CHW")},
+    **Model.options,
     device=accelerator.device,
 )
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
@@ -43,7 +42,7 @@ if args.resume:
 step = 0
 while loader.epoch < args.epochs and step != args.stop:
     for batch in loader:
-        loss = nn.functional.cross_entropy(model(batch["image"]), batch["label"])
+        loss = model(batch)
         optimizer.zero_grad()
         accelerator.backward(loss)
         optimizer.step()

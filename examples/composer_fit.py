@@ -9,13 +9,13 @@ import json
 
 import composer
 import torch
-from torch import nn
+from models import MODELS
 
-import headrace as hr
 import headrace.torch
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("data", help="a dataset with the columns image and label")
+parser.add_argument("data", help="a dataset with the columns image and label, or tokens")
+parser.add_argument("--model", choices=MODELS, default="resnet", help="bytes: for tokens")
 parser.add_argument("--checkpoint", default="run", help="the directory of checkpoints")
 parser.add_argument("--resume", action="store_true", help="from the last of them")
 parser.add_argument("--epochs", type=int, default=2)
@@ -26,28 +26,24 @@ args = parser.parse_args()
 class Model(composer.ComposerModel):
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Conv2d(3, 16, 5, 4), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(16, 4)
-        )
+        self.net = MODELS[args.model]()
 
     def forward(self, batch: headrace.torch.Batch) -> torch.Tensor:
-        return self.layers(batch["image"])
+        return self.net(batch)
 
     def loss(self, outputs: torch.Tensor, batch: headrace.torch.Batch) -> torch.Tensor:
-        loss = nn.functional.cross_entropy(outputs, batch["label"])
-        print(json.dumps({"loss": loss.item(), "ids": batch["ids"].tolist()}), flush=True)
-        return loss
+        print(json.dumps({"loss": outputs.item(), "ids": batch["ids"].tolist()}), flush=True)
+        return outputs
 
 
-image = hr.decode.image(resize=(64, 64), dtype="float32", layout="CHW")
 # Composer hands the model plain dicts: what else it wants to see of a batch becomes a column.
 loader = headrace.torch.Loader(
     args.data,
     batch_size=32,
     seed=17,
     epoch_end="drop",
-    decode={"image": image},
     transform=lambda batch: {**batch, "ids": batch.ids},
+    **MODELS[args.model].options,
 )
 
 model = Model()

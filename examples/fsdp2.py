@@ -8,27 +8,27 @@ import argparse
 import json
 
 import torch
-from torch import distributed, nn
+from models import MODELS
+from torch import distributed
 from torch.distributed import checkpoint
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
 
-import headrace as hr
 import headrace.torch
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("data", help="a dataset with the columns image and label")
+parser.add_argument("data", help="a dataset with the columns image and label, or tokens")
+parser.add_argument("--model", choices=MODELS, default="resnet", help="bytes: for tokens")
 parser.add_argument("--checkpoint", default="run")
 parser.add_argument("--resume", action="store_true")
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--stop", type=int, help="end after so many steps, with a checkpoint")
 args = parser.parse_args()
+Model = MODELS[args.model]
 
 distributed.init_process_group("gloo")  # "nccl" where there are GPUs.
 torch.manual_seed(0)
-model = nn.Sequential(
-    nn.Conv2d(3, 16, 5, 4), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(16, 4)
-)
+model = Model()
 fully_shard(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 loader = headrace.torch.Loader(
@@ -36,7 +36,7 @@ loader = headrace.torch.Loader(
     batch_size=16,
     seed=17,
     epoch_end="drop",
-    decode={"image": hr.decode.image(resize=(64, 64), dtype="float32", layout="CHW")},
+    **Model.options,
 )
 
 
@@ -53,7 +53,7 @@ if args.resume:
 step = 0
 while loader.epoch < args.epochs and step != args.stop:
     for batch in loader:
-        loss = nn.functional.cross_entropy(model(batch["image"]), batch["label"])
+        loss = model(batch)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

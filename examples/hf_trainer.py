@@ -9,13 +9,14 @@ import json
 
 import torch
 import transformers
+from models import MODELS
 from torch import nn
 
-import headrace as hr
 import headrace.torch
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("data", help="a dataset with the columns image and label")
+parser.add_argument("data", help="a dataset with the columns image and label, or tokens")
+parser.add_argument("--model", choices=MODELS, default="resnet", help="bytes: for tokens")
 parser.add_argument("--checkpoint", default="runs", help="the directory of checkpoints")
 parser.add_argument("--resume", action="store_true", help="from the last of them")
 parser.add_argument("--epochs", type=int, default=2)
@@ -26,18 +27,15 @@ args = parser.parse_args()
 class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Conv2d(3, 16, 5, 4), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(16, 4)
-        )
+        self.net = MODELS[args.model]()
 
-    def forward(self, pixel_values: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
-        logits = self.layers(pixel_values)
-        return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
+    def forward(self, image=None, label=None, tokens=None) -> dict[str, torch.Tensor]:
+        return {"loss": self.net({"image": image, "label": label, "tokens": tokens})}
 
 
 def arguments_of_the_model(batch: headrace.torch.Batch) -> dict[str, torch.Tensor]:
     print(json.dumps({"ids": batch.ids.tolist()}), flush=True)
-    return {"pixel_values": batch["image"], "labels": batch["label"]}
+    return dict(batch)
 
 
 class Trainer(transformers.Trainer):
@@ -47,8 +45,8 @@ class Trainer(transformers.Trainer):
             batch_size=self.args.per_device_train_batch_size,
             seed=self.args.seed,
             epoch_end="drop",
-            decode={"image": hr.decode.image(resize=(64, 64), dtype="float32", layout="CHW")},
             transform=arguments_of_the_model,
+            **MODELS[args.model].options,
         )
 
 

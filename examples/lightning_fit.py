@@ -10,29 +10,28 @@ import json
 import lightning
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from torch import nn
+from models import MODELS
 
-import headrace as hr
 import headrace.torch
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("data", help="a dataset with the columns image and label")
+parser.add_argument("data", help="a dataset with the columns image and label, or tokens")
+parser.add_argument("--model", choices=MODELS, default="resnet", help="bytes: for tokens")
 parser.add_argument("--checkpoint", default="run", help="the directory of checkpoints")
 parser.add_argument("--resume", action="store_true")
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--stop", type=int, default=-1, help="end after so many steps, with a checkpoint")
 args = parser.parse_args()
+Model = MODELS[args.model]
 
 
 class Module(lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
-        self.model = nn.Sequential(
-            nn.Conv2d(3, 16, 5, 4), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(16, 4)
-        )
+        self.model = Model()
 
     def training_step(self, batch: headrace.torch.Batch, _: int) -> torch.Tensor:
-        loss = nn.functional.cross_entropy(self.model(batch["image"]), batch["label"])
+        loss = self.model(batch)
         print(json.dumps({"loss": loss.item(), "ids": batch.ids.tolist()}), flush=True)
         return loss
 
@@ -40,10 +39,7 @@ class Module(lightning.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=3e-3)
 
     def train_dataloader(self) -> headrace.torch.Loader:
-        image = hr.decode.image(resize=(64, 64), dtype="float32", layout="CHW")
-        return headrace.torch.Loader(
-            args.data, batch_size=32, seed=17, epoch_end="drop", decode={"image": image}
-        )
+        return headrace.torch.Loader(args.data, batch_size=32, seed=17, epoch_end="drop", **Model.options)
 
 
 lightning.seed_everything(0)

@@ -25,8 +25,8 @@ def images(count: int) -> Iterator[dict[str, Any]]:
     random = np.random.default_rng(0)
     for i in range(count):
         label = i % 4
-        tile = Image.fromarray(random.integers(0, 80, (96, 96, 3), dtype=np.uint8))
-        x, y, side = (int(value) for value in random.integers((8, 8, 36), (24, 24, 56)))
+        tile = Image.fromarray(random.integers(0, 80, (375, 500, 3), dtype=np.uint8))
+        x, y, side = (int(value) for value in random.integers((40, 40, 140), (200, 110, 220)))
         draw = ImageDraw.Draw(tile)
         shape = draw.rectangle if label % 2 else draw.ellipse
         shape((x, y, x + side, y + side), fill=(230, 120, 40) if label // 2 else (40, 120, 230))

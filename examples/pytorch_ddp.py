@@ -8,14 +8,16 @@ import argparse
 import json
 
 import torch
-from torch import distributed, nn
+from models import MODELS
+from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 import headrace as hr
 import headrace.torch
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("data", help="a dataset with the columns image and label")
+parser.add_argument("data", help="a dataset with the columns image and label, or tokens")
+parser.add_argument("--model", choices=MODELS, default="resnet", help="bytes: for tokens")
 parser.add_argument("--checkpoint", default="run", help="a directory that all nodes see, or s3://bucket/run")
 parser.add_argument("--every", type=int, default=100, help="steps from one checkpoint to the next")
 parser.add_argument("--resume", action="store_true", help="from the last checkpoint, where there is one")
@@ -23,13 +25,11 @@ parser.add_argument("--cache", help="a directory of a fast disk, which the ranks
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--stop", type=int, help="end after so many steps, with a checkpoint")
 args = parser.parse_args()
+Model = MODELS[args.model]
 
 distributed.init_process_group("gloo")  # "nccl" where there are GPUs.
 torch.manual_seed(0)
-model = nn.Sequential(
-    nn.Conv2d(3, 16, 5, 4), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(16, 4)
-)
-model = DistributedDataParallel(model)
+model = DistributedDataParallel(Model())
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 # Each rank makes the same call; the loader asks torch.distributed which part is its own.
 loader = headrace.torch.Loader(
@@ -38,7 +38,7 @@ loader = headrace.torch.Loader(
     seed=17,
     epoch_end="drop",
     cache=args.cache,
-    decode={"image": hr.decode.image(resize=(64, 64), dtype="float32", layout="CHW")},
+    **Model.options,
 )
 checkpoints = hr.checkpoint.Checkpointer(args.checkpoint, keep=2)
 state = {"model": model, "optimizer": optimizer, "loader": loader, "step": 0}
@@ -48,7 +48,7 @@ saved = state["step"]
 
 while loader.epoch < args.epochs and state["step"] != args.stop:
     for batch in loader:
-        loss = nn.functional.cross_entropy(model(batch["image"]), batch["label"])
+        loss = model(batch)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

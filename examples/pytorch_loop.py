@@ -9,31 +9,31 @@ import argparse
 import json
 
 import torch
-from torch import nn
+from models import MODELS
 
 import headrace as hr
 import headrace.torch
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("data", help="a dataset with the columns image and label")
+parser.add_argument("data", help="a dataset with the columns image and label, or tokens")
+parser.add_argument("--model", choices=MODELS, default="resnet", help="bytes: for tokens")
 parser.add_argument("--checkpoint", default="run", help="a directory, or s3://bucket/run")
 parser.add_argument("--every", type=int, default=100, help="steps from one checkpoint to the next")
 parser.add_argument("--resume", action="store_true", help="from the last checkpoint, where there is one")
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--stop", type=int, help="end after so many steps, with a checkpoint")
 args = parser.parse_args()
+Model = MODELS[args.model]
 
 torch.manual_seed(0)
-model = nn.Sequential(
-    nn.Conv2d(3, 16, 5, 4), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(16, 4)
-)
+model = Model()
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 loader = headrace.torch.Loader(
     args.data,
     batch_size=16,
     seed=17,
     epoch_end="drop",
-    decode={"image": hr.decode.image(resize=(64, 64), dtype="float32", layout="CHW")},
+    **Model.options,
 )
 checkpoints = hr.checkpoint.Checkpointer(args.checkpoint, keep=2)
 state = {"model": model, "optimizer": optimizer, "loader": loader, "step": 0}
@@ -43,7 +43,7 @@ saved = state["step"]
 
 while loader.epoch < args.epochs and state["step"] != args.stop:
     for batch in loader:
-        loss = nn.functional.cross_entropy(model(batch["image"]), batch["label"])
+        loss = model(batch)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

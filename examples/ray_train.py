@@ -1,7 +1,7 @@
 """Ray Train: every worker makes the loader; Ray's checkpoints hold its state beside the model.
 
-python examples/ray_train.py /tmp/images --storage /tmp/runs --epochs 1
-python examples/ray_train.py /tmp/images --storage /tmp/runs --epochs 2   # the same name: goes on
+python examples/ray_train.py /tmp/images --storage /tmp/runs --stop 3
+python examples/ray_train.py /tmp/images --storage /tmp/runs   # the same name: goes on
 """
 
 import argparse
@@ -10,27 +10,20 @@ import tempfile
 from pathlib import Path
 
 import torch
+from models import MODELS
 from ray import train
 from ray.train.torch import TorchTrainer, prepare_model
-from torch import nn
 
-import headrace as hr
 import headrace.torch
 
 
 def work(config):
+    kind = MODELS[config["model"]]
     torch.manual_seed(0)
-    model = prepare_model(
-        nn.Sequential(
-            nn.Conv2d(3, 16, 5, 4), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(16, 4)
-        )
-    )
+    model = prepare_model(kind())
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    image = hr.decode.image(resize=(64, 64), dtype="float32", layout="CHW")
     # Ray has made the process group: the loader asks torch.distributed which part is its own.
-    loader = headrace.torch.Loader(
-        config["data"], batch_size=16, seed=17, epoch_end="drop", decode={"image": image}
-    )
+    loader = headrace.torch.Loader(config["data"], batch_size=16, seed=17, epoch_end="drop", **kind.options)
     parts = {"model": model, "optimizer": optimizer, "loader": loader}
     if checkpoint := train.get_checkpoint():
         with checkpoint.as_directory() as directory:
@@ -38,13 +31,7 @@ def work(config):
         for name, part in parts.items():
             part.load_state_dict(saved[name])
 
-    while loader.epoch < config["epochs"]:
-        for batch in loader:
-            loss = nn.functional.cross_entropy(model(batch["image"]), batch["label"])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            print(json.dumps({"loss": loss.item(), "ids": batch.ids.tolist()}), flush=True)
+    def save():
         with tempfile.TemporaryDirectory() as directory:
             made = None
             if train.get_context().get_world_rank() == 0:  # The loader's state is the same on all ranks.
@@ -54,12 +41,27 @@ def work(config):
                 made = train.Checkpoint.from_directory(directory)
             train.report({"loss": loss.item(), "epoch": loader.epoch}, checkpoint=made)
 
+    step = 0
+    while loader.epoch < config["epochs"] and step != config["stop"]:
+        for batch in loader:
+            loss = model(batch)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            step += 1
+            print(json.dumps({"loss": loss.item(), "ids": batch.ids.tolist()}), flush=True)
+            if step == config["stop"]:
+                break
+        save()  # At the end of an epoch here; within one would do as well.
+
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", help="a dataset with the columns image and label")
+    parser.add_argument("data", help="a dataset with the columns image and label, or tokens")
+    parser.add_argument("--model", choices=MODELS, default="resnet", help="bytes: for tokens")
     parser.add_argument("--storage", required=True, help="an absolute path or URL")
     parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--stop", type=int, help="end after so many steps, with a checkpoint")
     args = parser.parse_args()
     trainer = TorchTrainer(
         work,

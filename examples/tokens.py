@@ -6,7 +6,7 @@ python examples/make_data.py tokens /tmp/tokens && python examples/tokens.py /tm
 import argparse
 
 import torch
-from torch import nn
+from models import Bytes
 
 import headrace.torch
 
@@ -17,23 +17,6 @@ parser.add_argument(
 parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
 args = parser.parse_args()
-
-
-class Bytes(nn.Module):
-    def __init__(self, width: int = 64, length: int = 64) -> None:
-        super().__init__()
-        self.embedding, self.places = nn.Embedding(256, width), nn.Embedding(length, width)
-        self.layer = nn.TransformerEncoderLayer(
-            width, 4, 2 * width, dropout=0, batch_first=True, norm_first=True
-        )
-        self.head = nn.Linear(width, 256)
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        length = tokens.shape[1]
-        mask = nn.Transformer.generate_square_subsequent_mask(length, device=tokens.device)
-        embedded = self.embedding(tokens) + self.places.weight[:length]
-        return self.head(self.layer(embedded, src_mask=mask, is_causal=True))
-
 
 torch.manual_seed(0)
 model = Bytes().to(args.device)
@@ -49,9 +32,7 @@ loader = headrace.torch.Loader(
 for epoch in range(args.epochs):
     losses = []
     for batch in loader:
-        tokens = batch["tokens"].long()
-        logits = model(tokens[:, :-1])
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        loss = model(batch)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
