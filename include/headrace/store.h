@@ -209,7 +209,7 @@ struct CallOptions {
   std::string version_id = {};
 };
 
-/// A range that a reader is going to read (Store::foresee()).
+/// A range that a reader is going to read (Store::foresee()), told again for more than two reads.
 struct ForeseenRead {
   static constexpr std::uint32_t kNever = UINT32_MAX;
   std::string_view key, etag;  ///< As in Request.

@@ -1,11 +1,13 @@
 #pragma once
 /// \file
-/// Looking into the entries of a plan, which are sorted by object and offset and do not overlap.
+/// Looking into the entries of a plan, which are sorted by object and offset. Their ranges do not
+/// overlap; what is needed more than twice has several entries of the same range.
 ///
 /// Threads: functions; any.
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <span>
 #include <tuple>
 
 #include "tier/extent_name.h"
@@ -33,9 +35,11 @@ auto find_first(Entries& entries, const ExtentName& range) noexcept {
                                return std::tuple(r.object, r.offset_bytes) <
                                       std::tuple(entry.range.object, entry.range.offset_bytes);
                              });
-  if (at != entries.begin() && std::prev(at)->range.object == range.object &&
-      range_end(std::prev(at)->range) > range.offset_bytes)
-    --at;
+  if (at == entries.begin() || std::prev(at)->range.object != range.object ||
+      range_end(std::prev(at)->range) <= range.offset_bytes)
+    return at;
+  const ExtentName& around = std::prev(at)->range;
+  while (at != entries.begin() && std::prev(at)->range == around) --at;
   return at;
 }
 
@@ -43,8 +47,24 @@ inline bool is_inside(const PlanEntry& entry, const ExtentName& range) noexcept 
   return entry.range.object == range.object && entry.range.offset_bytes < range_end(range);
 }
 
-inline std::uint32_t need_of(std::uint32_t first, std::uint32_t second) noexcept {
-  return first != PlanEntry::kNever ? first : second;
+inline std::uint32_t need_of(const PlanEntry& entry) noexcept {
+  return entry.first != PlanEntry::kNever ? entry.first : entry.second;
+}
+
+/// Bytes of `range` are read: of each range of the plan that begins in them the soonest need is
+/// over. Calls `mark` for the words that say so, which become kNever.
+template <class Mark>
+void visit_over(std::span<PlanEntry> entries, const ExtentName& range, const Mark& mark) {
+  for (auto at = find_first(entries, range); at != entries.end() && is_inside(*at, range);) {
+    auto soonest = at;
+    const auto begin = at;
+    for (; at != entries.end() && at->range == begin->range; ++at)
+      if (need_of(*at) < need_of(*soonest)) soonest = at;
+    // Parts of a range are read one by one, a lane's share of a block maybe without its first:
+    // where it begins it counts.
+    if (begin->range.offset_bytes >= range.offset_bytes)
+      mark(soonest->first != PlanEntry::kNever ? soonest->first : soonest->second);
+  }
 }
 
 }  // namespace headrace::tier

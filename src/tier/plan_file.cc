@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -33,10 +32,6 @@ constexpr std::uint64_t kLiveByte = 0;
 static_assert(std::is_trivially_copyable_v<PlanEntry> && sizeof(PlanEntry) == 40);
 
 constexpr std::uint32_t kRead = PlanEntry::kNever;
-
-std::uint32_t load(std::uint32_t& word) noexcept {
-  return std::atomic_ref(word).load(std::memory_order_relaxed);
-}
 
 std::optional<std::vector<PlanEntry>> read_plan(int file) {
   struct stat info {};
@@ -96,20 +91,14 @@ OwnPlan::OwnPlan(int directory, std::string name, FileLocks lock, std::vector<Pl
 OwnPlan::~OwnPlan() { ::unlinkat(directory_, name_.c_str(), 0); }
 
 void OwnPlan::note_read(const ExtentName& range) noexcept {
-  const std::span<PlanEntry> entries(entries_);
-  for (auto at = find_first(entries, range); at != entries.end() && is_inside(*at, range); ++at) {
-    // Parts of an entry are read one by one, a lane's share of a block maybe without its first:
-    // where it begins it counts.
-    if (at->range.offset_bytes < range.offset_bytes) continue;
-    std::uint32_t& word = load(at->first) != PlanEntry::kNever ? at->first : at->second;
-    std::atomic_ref(word).store(PlanEntry::kNever, std::memory_order_relaxed);
-    const auto index = static_cast<std::size_t>(at - entries.begin());
-    const std::size_t field =
-        &word == &at->first ? offsetof(PlanEntry, first) : offsetof(PlanEntry, second);
+  visit_over(entries_, range, [&](std::uint32_t& word) {
+    word = PlanEntry::kNever;
+    const auto at = std::as_writable_bytes(std::span(&word, 1)).data() -
+                    std::as_writable_bytes(std::span(entries_)).data();
     // Where it cannot be written, others keep for longer what this reader has read.
-    write_all_at(lock_.file(), kPage + index * sizeof(PlanEntry) + field,
+    write_all_at(lock_.file(), kPage + static_cast<std::uint64_t>(at),
                  std::as_bytes(std::span(&kRead, 1)));
-  }
+  });
 }
 
 void PlanBoard::look(int directory) {
@@ -137,7 +126,7 @@ std::optional<std::uint32_t> PlanBoard::next_need(const ExtentName& extent) cons
   for (const std::vector<PlanEntry>& plan : plans_) {
     const std::span<const PlanEntry> entries(plan);
     for (auto at = find_first(entries, extent); at != entries.end() && is_inside(*at, extent); ++at)
-      need = std::min(need.value_or(PlanEntry::kNever), need_of(at->first, at->second));
+      need = std::min(need.value_or(PlanEntry::kNever), need_of(*at));
   }
   return need;
 }

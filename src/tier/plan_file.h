@@ -4,10 +4,10 @@
 /// plan in the cache's directory.
 ///
 /// A plan is one file: a page with "HRPLAN01" and the number of entries (u64), then entries sorted
-/// by object and offset. Its reader holds a lock on it while it lives, and marks in it what it has
-/// read.
+/// by object and offset, several of one range where it is needed more than twice. Its reader holds
+/// a lock on it while it lives, and marks in it what it has read.
 ///
-/// Threads: OwnPlan any; PlanBoard one owner.
+/// Threads: one owner.
 #include <cstddef>
 #include <cstdint>
 #include <memory>

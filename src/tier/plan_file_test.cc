@@ -9,6 +9,8 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include "base/cut_off.h"
 #include "base/random.h"
@@ -60,6 +62,21 @@ TEST_F(Plans, WhatWasReadIsNeededTheNextTime) {
   EXPECT_EQ(need({kObject, 0, 100}), 15U);
   plan->note_read({kObject, 0, 100});
   EXPECT_EQ(need({kObject, 0, 100}), PlanEntry::kNever) << "not again, as far as is known";
+}
+
+TEST_F(Plans, ARangeIsNeededAsOftenAsItIsTold) {
+  const auto plan = publish({{{kObject, 0, 100}, 22, 40},
+                             {{kObject, 100, 50}, 8, PlanEntry::kNever},
+                             {{kObject, 0, 100}, 3, 15}});
+  for (const std::uint32_t next : {3U, 15U, 22U, 40U, PlanEntry::kNever}) {
+    EXPECT_EQ(need({kObject, 0, 100}), next);
+    EXPECT_EQ(need({kObject, 10, 5}), next) << "a part";
+    EXPECT_EQ(need({kObject, 90, 30}), std::min(next, 8U)) << "across two";
+    plan->note_read({kObject, 0, 100});
+  }
+  EXPECT_EQ(need({kObject, 100, 10}), 8U);
+  plan->note_read({kObject, 0, 200});
+  EXPECT_EQ(need({kObject, 100, 10}), PlanEntry::kNever);
 }
 
 TEST_F(Plans, OfSeveralReadersTheSoonestCounts) {
@@ -127,17 +144,22 @@ TEST_F(Plans, ProcessesOfTheSameNumberDoNotReplaceEachOthers) {
 // Against a look at every entry.
 TEST_F(Plans, FindWhatALookAtEveryEntryFinds) {
   Random random(test_seed());
+  const auto below = [&](std::uint64_t end) {
+    return static_cast<std::uint32_t>(random.below(end));
+  };
   for (int round = 0; round < 100; ++round) {
     std::vector<PlanEntry> entries;
+    std::map<ExtentName, std::multiset<std::uint32_t>> needs;
     for (std::uint64_t object = 0; object < 3; ++object) {
       std::uint64_t at = random.below(5);
       while (at < 100) {
-        const std::uint64_t length = 1 + random.below(9);
-        if (random.below(4) != 0)
-          entries.push_back({{{object, 0}, at, length},
-                             static_cast<std::uint32_t>(random.below(50)),
-                             static_cast<std::uint32_t>(50 + random.below(50))});
-        at += length;
+        const ExtentName range{{object, 0}, at, 1 + random.below(9)};
+        at += range.length_bytes;
+        if (random.below(4) == 0) continue;
+        for (std::uint64_t i = 0, count = 1 + random.below(3); i < count; ++i) {
+          entries.push_back({range, below(50), 50 + below(50)});
+          needs[range].insert({entries.back().first, entries.back().second});
+        }
       }
     }
     const auto plan = publish(entries);
@@ -146,15 +168,15 @@ TEST_F(Plans, FindWhatALookAtEveryEntryFinds) {
       std::optional<std::uint32_t> expected;
       const bool is_read = random.below(3) == 0;
       if (is_read) plan->note_read(range);
-      for (PlanEntry& e : entries) {
-        if (e.range.object != range.object ||
-            e.range.offset_bytes >= range.offset_bytes + range.length_bytes ||
-            range.offset_bytes >= e.range.offset_bytes + e.range.length_bytes)
+      for (auto& [told, left] : needs) {
+        if (told.object != range.object ||
+            told.offset_bytes >= range.offset_bytes + range.length_bytes ||
+            range.offset_bytes >= told.offset_bytes + told.length_bytes)
           continue;
-        if (is_read && e.range.offset_bytes >= range.offset_bytes)
-          (e.first != PlanEntry::kNever ? e.first : e.second) = PlanEntry::kNever;
-        const std::uint32_t need = e.first != PlanEntry::kNever ? e.first : e.second;
-        expected = std::min(expected.value_or(PlanEntry::kNever), need);
+        if (is_read && told.offset_bytes >= range.offset_bytes && !left.empty())
+          left.erase(left.begin());
+        expected = std::min(expected.value_or(PlanEntry::kNever),
+                            left.empty() ? PlanEntry::kNever : *left.begin());
       }
       ASSERT_EQ(need(range), expected);
     }

@@ -46,17 +46,13 @@ class Plan {
               [](const PlanEntry& a, const PlanEntry& b) { return a.range < b.range; });
   }
   void note_read(const ExtentName& range) {
-    for (auto at = tier::find_first(entries_, range);
-         at != entries_.end() && tier::is_inside(*at, range); ++at) {
-      if (at->range.offset_bytes < range.offset_bytes) continue;
-      (at->first != PlanEntry::kNever ? at->first : at->second) = PlanEntry::kNever;
-    }
+    tier::visit_over(entries_, range, [](std::uint32_t& word) { word = PlanEntry::kNever; });
   }
   std::uint32_t next_need(const ExtentName& range) const {
     std::uint32_t need = PlanEntry::kNever;
     for (auto at = tier::find_first(entries_, range);
          at != entries_.end() && tier::is_inside(*at, range); ++at)
-      need = std::min(need, tier::need_of(at->first, at->second));
+      need = std::min(need, tier::need_of(*at));
     return need;
   }
 
