@@ -1,5 +1,7 @@
 #include "tier/pace.h"
 
+#include <algorithm>
+
 namespace headrace::tier {
 namespace {
 
@@ -9,13 +11,22 @@ using Seconds = std::chrono::duration<double>;
 constexpr double kWindowS = 0.5;
 /// More than this waits for the disk: it is behind.
 constexpr double kBacklogS = 0.25;
-/// So long in one piece, it is slow rather than being filled up from.
-constexpr std::chrono::seconds kPatience{3};
 /// The store has to be so much faster: measurements differ by less.
 constexpr double kClearlyFaster = 1.1;
+/// So long in one piece, a disk that is hardly slower than the store is slow rather than being
+/// filled up from,
+constexpr Seconds kPatience{3};
+/// and one that is slower by this at once: whoever fills up from it has the store sooner. Between
+/// the two the patience falls evenly.
+constexpr double kMuchFaster = 4;
 /// Of reads that wait for a disk that is behind while nothing is known of the store: one in so
 /// many goes there, to see.
 constexpr std::uint64_t kProbeShare = 16;
+
+Seconds patience_with(double times_faster) noexcept {
+  const double left = (kMuchFaster - times_faster) / (kMuchFaster - kClearlyFaster);
+  return kPatience * std::clamp(left, 0.0, 1.0);
+}
 
 double seconds_of(std::uint64_t bytes, double bytes_per_s) noexcept {
   return static_cast<double>(bytes) / bytes_per_s;
@@ -71,11 +82,12 @@ void Pace::look(TimePoint now) {
 bool Pace::prefers_store(TimePoint now) {
   MutexLock lock(mutex_);
   look(now);
-  if (!behind_since_ || now - *behind_since_ < kPatience) return false;
+  if (!behind_since_) return false;
+  const Seconds behind = now - *behind_since_;
   const double disk = *disk_.bytes_per_s();
   const auto store = store_.bytes_per_s();
-  if (!store) return ++asked_count_ % kProbeShare == 0;
-  if (*store < kClearlyFaster * disk) return false;
+  if (!store) return behind >= kPatience && ++asked_count_ % kProbeShare == 0;
+  if (*store < kClearlyFaster * disk || behind < patience_with(*store / disk)) return false;
   return seconds_of(store_.pending_bytes(), *store) < seconds_of(disk_.pending_bytes(), disk);
 }
 

@@ -3,10 +3,13 @@
 /// Pace: whether a cache's disk keeps up with who reads through it, or the store would be sooner.
 ///
 /// A disk may be slower than the store behind it (a network volume, a disk that others use). Then
-/// a cache in front would make its users wait. The signs: reads of cached extents pile up, for
-/// longer than it takes to fill a loader's memory; and the store, as far as it was seen, gives more
-/// bytes per second than the disk does. While both hold, whatever the store has sooner comes from
-/// there, and the disk goes on with what it has.
+/// a cache in front would make its users wait. The signs: the store, as far as it was seen, gives
+/// more bytes per second than the disk does; and reads of cached extents pile up, for longer than
+/// it takes to fill a loader's memory, or for a moment where the disk is much slower. While both
+/// hold, whatever the store has sooner comes from there, and the disk goes on with what it has.
+///
+/// How fast the disk took writes says nothing: their threads give way to all others, so that may
+/// have been the processors.
 ///
 /// Threads: any.
 #include <cstdint>

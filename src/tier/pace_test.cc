@@ -45,9 +45,27 @@ TEST_F(PaceTest, ADiskThatKeepsUpIsReadWhateverTheStoreCould) {
 }
 
 TEST_F(PaceTest, ADiskThatIsBehindForLongGivesWayToAFasterStore) {
+  run_store(1000, milliseconds(8));
+  EXPECT_EQ(run_disk(300, 64, milliseconds(10)), 0) << "three seconds: a loader fills its memory";
+  EXPECT_GT(run_disk(300, 64, milliseconds(10)), 250);
+}
+
+TEST_F(PaceTest, ADiskThatIsTwiceSlowerIsGivenUpSooner) {
+  run_store(1000, milliseconds(5));
+  EXPECT_EQ(run_disk(250, 64, milliseconds(10)), 0);
+  EXPECT_GT(run_disk(100, 64, milliseconds(10)), 80);
+}
+
+TEST_F(PaceTest, ADiskThatIsMuchSlowerGivesWayAsSoonAsThatIsKnown) {
+  run_store(1000, milliseconds(2));
+  EXPECT_EQ(run_disk(49, 64, milliseconds(10)), 0) << "half a second: the rate is not known";
+  EXPECT_GE(run_disk(100, 64, milliseconds(10)), 99);
+}
+
+TEST_F(PaceTest, ADiskThatIsMuchSlowerIsReadWhereNothingPilesUp) {
   run_store(1000, milliseconds(1));
-  EXPECT_EQ(run_disk(200, 64, milliseconds(10)), 0) << "two seconds: a loader fills its memory";
-  EXPECT_GT(run_disk(400, 64, milliseconds(10)), 250);
+  EXPECT_EQ(run_disk(1000, 25, milliseconds(10)), 0) << "a quarter of a second waits";
+  EXPECT_EQ(run_disk(1000, 27, milliseconds(10)), 1000);
 }
 
 TEST_F(PaceTest, ASlowerStoreIsNotAsked) {
@@ -72,7 +90,7 @@ TEST_F(PaceTest, TheStoreGetsNoMoreThanItHasDoneSooner) {
 }
 
 TEST_F(PaceTest, WhoCatchesUpIsReadAgain) {
-  run_store(1000, milliseconds(1));
+  run_store(1000, milliseconds(8));
   run_disk(600, 64, milliseconds(10));
   EXPECT_TRUE(pace_.prefers_store(now_));
   for (; pending_ > 0; --pending_) pace_.end_disk(kMiB, kMiB, now_);
