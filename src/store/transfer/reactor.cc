@@ -135,7 +135,7 @@ void Reactor::run() {
 }
 
 void Reactor::poll_once() {
-  const bool wants_work = pending_.empty() && has_room();
+  const bool wants_work = calls_.empty() && pending_.empty() && has_room();
   const TimePoint until = std::min(timers_.next(), check_late_at_);
   if (!mailbox_.begin_wait(wants_work, until)) return;
   std::chrono::nanoseconds timeout(-1);
@@ -200,8 +200,7 @@ void Reactor::accept(TransferOp& op, TimePoint now) {
   op.state = OpState::kPending;
   go_to(op, endpoints_.home(), nullptr);
   go_where_known(op, now);
-  // Somebody waits for each call, and it moves few bytes.
-  op.call != nullptr ? pending_.push_front(op) : pending_.push_back(op);
+  queue_of(op).push_back(op);
 }
 
 void Reactor::cancel_ops(CancelLetter& letter, TimePoint now) {
@@ -234,31 +233,44 @@ void Reactor::abort(TransferOp& op, Status reason, TimePoint now) {
 }
 
 OpQueue& Reactor::queue_of(TransferOp& op) noexcept {
-  return op.is_waiting_for_address ? op.endpoint->waiting : pending_;
+  if (op.is_waiting_for_address) return op.endpoint->waiting;
+  return op.call != nullptr ? calls_ : pending_;
+}
+
+/// What waited for an address: older than all that came meanwhile.
+void Reactor::take_back(OpQueue& waiting) noexcept {
+  OpQueue calls;
+  OpQueue others;
+  while (!waiting.empty()) {
+    TransferOp& op = *waiting.front();
+    waiting.remove(op);
+    op.is_waiting_for_address = false;
+    (op.call != nullptr ? calls : others).push_back(op);
+  }
+  calls.splice_back(calls_);
+  std::swap(calls, calls_);
+  others.splice_back(pending_);
+  std::swap(others, pending_);
 }
 
 void Reactor::on_resolved(Endpoint& endpoint, TimePoint now) {
   auto result = endpoint.lookup.take();
   if (!result) return;
   AddressBook& addresses = endpoint.addresses;
-  OpQueue waiting;
-  std::swap(waiting, endpoint.waiting);
-  for (TransferOp* op = waiting.front(); op != nullptr; op = op->queue_next)
-    op->is_waiting_for_address = false;
   if (*result) {
     addresses.harvest(**result, now, now + kAddressLifetime);
-    // Older than all that came meanwhile.
-    waiting.splice_back(pending_);
-    return std::swap(waiting, pending_);
+    return take_back(endpoint.waiting);
   }
   if (addresses.size() > 0) {  // the addresses of before are better than none
     addresses.extend(now + kAddressLifetime);
-    waiting.splice_back(pending_);
-    return std::swap(waiting, pending_);
+    return take_back(endpoint.waiting);
   }
+  OpQueue waiting;
+  std::swap(waiting, endpoint.waiting);
   while (!waiting.empty()) {
     TransferOp& op = *waiting.front();
     waiting.remove(op);
+    op.is_waiting_for_address = false;
     ++op.attempts;
     counters_.attempts.add(1);
     Outcome outcome;
@@ -294,7 +306,7 @@ void Reactor::on_op_timer(TransferOp& op, TimePoint now) {
   if (op.state == OpState::kBackoff) {
     timers_.set(op.timer, op.deadline);
     op.state = OpState::kPending;
-    pending_.push_front(op);  // older than all that wait
+    queue_of(op).push_front(op);  // older than all that wait
     return;
   }
   std::string what_happened = "the deadline passed";
@@ -344,7 +356,7 @@ Connection* Reactor::pick_connection(TransferOp& op, TimePoint now) {
   }
   if (!has_addresses(*op.endpoint, now)) {
     if (!op.endpoint->lookup.is_running()) return nullptr;
-    pending_.remove(op);
+    queue_of(op).remove(op);
     op.is_waiting_for_address = true;
     op.endpoint->waiting.push_back(op);
     return nullptr;
@@ -375,14 +387,21 @@ Connection* Reactor::open_connection(std::size_t limit) {
   return closed;
 }
 
+TransferOp* Reactor::next_to_start() const noexcept {
+  TransferOp* const call = calls_.front();
+  TransferOp* const other = pending_.front();
+  if (call == nullptr || other == nullptr) return call != nullptr ? call : other;
+  return may_go_beside() || call->submitted <= other->submitted ? call : other;
+}
+
 void Reactor::start_pending(TimePoint now) {
-  while (!pending_.empty()) {
-    TransferOp& op = *pending_.front();
+  while (TransferOp* const next = next_to_start()) {
+    TransferOp& op = *next;
     if (!may_start(op)) return;
     Connection* connection = pick_connection(op, now);
     if (connection == nullptr && op.is_waiting_for_address) continue;
     if (connection == nullptr) return;
-    pending_.remove(op);
+    queue_of(op).remove(op);
     op.state = OpState::kActive;
     on_started(op, now);
     advance(*connection, connection->begin(op, now), now);
@@ -463,7 +482,7 @@ void Reactor::follow(TransferOp& op, Outcome outcome, TimePoint now) {
   go_to(op, **endpoint, std::move(outcome.redirect));
   --op.attempts;  // a hop of the same attempt
   op.state = OpState::kPending;
-  pending_.push_front(op);
+  queue_of(op).push_front(op);
 }
 
 void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) {
@@ -484,7 +503,7 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
     counters_.stale_connections.add(1);
     op.needs_fresh_connection = true;
     op.state = OpState::kPending;
-    pending_.push_front(op);
+    queue_of(op).push_front(op);
     return;
   }
   if (outcome.is_slow) {
@@ -496,7 +515,7 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
     log_hedge(op, now);
     op.last_failure = std::move(outcome.status);
     op.state = OpState::kPending;
-    pending_.push_front(op);
+    queue_of(op).push_front(op);
     return;
   }
   const RetryDecision decision = decide(op, outcome, now);

@@ -68,6 +68,8 @@ class Reactor {
   void on_op_timer(TransferOp& op, TimePoint now);
   void start_pending(TimePoint now);
   OpQueue& queue_of(TransferOp& op) noexcept;
+  void take_back(OpQueue& waiting) noexcept;
+  TransferOp* next_to_start() const noexcept;
   Connection* pick_connection(TransferOp& op, TimePoint now);
   Connection* take_idle(const TransferOp& op, TimePoint now);
   bool has_addresses(Endpoint& endpoint, TimePoint now);
@@ -78,6 +80,7 @@ class Reactor {
 
   // reactor_control.cc: concurrency, hedges, sleep of the whole process
   bool may_start(const TransferOp& op) const noexcept;
+  bool may_go_beside() const noexcept;
   /// Transfers in flight, if the next is a small get.
   std::uint32_t most_active(bool is_small) const noexcept;
   void on_started(TransferOp& op, TimePoint now);
@@ -133,14 +136,16 @@ class Reactor {
   Random random_;
 
   TransferOp* all_ = nullptr;  // every op here, through `following`
-  OpQueue pending_;
+  OpQueue calls_;              // pending calls
+  OpQueue pending_;            // the other pending ops
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> closed_;            // usable for new connections
   std::vector<Connection*> idle_;              // the last one was used last
   std::vector<HandleCore*> finished_handles_;  // with something in their outbox
   std::vector<PollEvent> events_;
 
-  std::uint32_t active_ = 0;  // transfers on the wire, hedged ones once
+  std::uint32_t active_ = 0;  // transfers on the wire, hedged ones once, and calls of many
+  std::uint32_t beside_ = 0;  // calls on the wire that are not among them
   ControlSample sample_;      // since the last report
   TimePoint counted_until_{};
   TimePoint reported_at_{};

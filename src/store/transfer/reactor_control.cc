@@ -27,8 +27,13 @@ Microseconds micros(std::chrono::nanoseconds time) {
   return std::chrono::duration_cast<Microseconds>(time);
 }
 
-/// A request of so little costs a store no more than its head.
+/// A request of so little costs a store no more than its head: what a call of many counts for.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{64} << 10;
+
+/// Calls on the wire that no control counts: somebody waits for each, and behind reads that hang it
+/// would hang. Of more than that (deletions, copies by the server) each is one of many, and a store
+/// takes only so many.
+constexpr std::uint32_t kCallsBeside = 8;
 
 bool is_get(const TransferOp& op) { return op.call == nullptr && op.request.op == Op::kGet; }
 
@@ -37,10 +42,12 @@ bool is_get(const TransferOp& op) { return op.call == nullptr && op.request.op =
 // --- concurrency ---
 
 bool Reactor::may_start(const TransferOp& op) const noexcept {
-  // Calls are few and small, and somebody waits for each.
-  return op.call != nullptr ||
-         active_ < most_active(is_get(op) && op.request.length_bytes <= kSmallBytes);
+  const bool is_small =
+      op.call != nullptr || (is_get(op) && op.request.length_bytes <= kSmallBytes);
+  return (op.call != nullptr && may_go_beside()) || active_ < most_active(is_small);
 }
+
+bool Reactor::may_go_beside() const noexcept { return beside_ < kCallsBeside; }
 
 std::uint32_t Reactor::most_active(bool is_small) const noexcept {
   // A first batch reads 64 samples singly: in one first-byte time, not in two.
@@ -49,8 +56,8 @@ std::uint32_t Reactor::most_active(bool is_small) const noexcept {
 }
 
 void Reactor::on_started(TransferOp& op, TimePoint now) {
-  if (op.call != nullptr) return;
-  ++active_;
+  op.is_beside = op.call != nullptr && may_go_beside();
+  ++(op.is_beside ? beside_ : active_);
   if (!is_get(op) || options_.hedge_fraction <= 0) return;
   // Redirects, stale connections and missing credentials bring the same request here again.
   if (!std::exchange(op.is_counted, true)) hedging_.on_request();
@@ -68,8 +75,7 @@ void Reactor::await_answer(TransferOp& op, TimePoint now) noexcept {
 
 void Reactor::on_left_wire(TransferOp& op) noexcept {
   op.winner = nullptr;
-  if (op.call != nullptr) return;
-  --active_;
+  --(op.is_beside ? beside_ : active_);
   stop_awaiting(op);
 }
 
@@ -90,7 +96,8 @@ void Reactor::count_time(TimePoint now) noexcept {
 }
 
 void Reactor::count_success(TransferOp& op, const Connection& connection, TimePoint now) {
-  if (op.call != nullptr || op.request.length_bytes == 0) return;
+  const std::uint64_t asked_bytes = op.call != nullptr ? kSmallBytes : op.request.length_bytes;
+  if (op.is_beside || asked_bytes == 0) return;
   const Microseconds first_byte = micros(op.first_byte - op.sent);
   if (is_get(op)) {
     // Of two attempts the younger one's time says little; the older one waited at least so long.
@@ -111,7 +118,7 @@ void Reactor::count_success(TransferOp& op, const Connection& connection, TimePo
   }
   if (!own_.control->is_adaptive()) return;
   if (active_ * 4 < own_.control->share(own_.index) * 3) return;
-  const auto bytes = op.request.op == Op::kGet ? op.length_bytes : op.request.length_bytes;
+  const auto bytes = is_get(op) ? op.length_bytes : asked_bytes;
   const double took_s = seconds_of(now - op.sent);
   ++sample_.completions;
   sample_.bytes += bytes;
@@ -134,7 +141,7 @@ void Reactor::report(TimePoint now) {
   reported_at_ = now;
   if (!own_.control->is_adaptive() || (sample_.attempts == 0 && sample_.used_s == 0)) return;
   own_.control->report(own_.index, std::exchange(sample_, ControlSample{}), active_,
-                       !pending_.empty(), now);
+                       !pending_.empty() || !calls_.empty(), now);
 }
 
 // --- late answers ---

@@ -6,7 +6,7 @@
 /// | state     | waits for                      | next                                       |
 /// |-----------|--------------------------------|--------------------------------------------|
 /// | kMailed   | the reactor to take its mail   | kPending, kFinished (invalid, cancelled)   |
-/// | kPending  | a free connection              | kActive, kFinished (cancel, deadline)      |
+/// | kPending  | its turn, and a connection     | kActive, kFinished (cancel, deadline)      |
 /// | kActive   | the Connection that has it     | kFinished, kBackoff, kPending (stale       |
 /// |           | (see there)                    | connection)                                |
 /// | kBackoff  | its time to try again          | kPending, kFinished (cancel, deadline)     |
@@ -43,6 +43,7 @@ struct TransferOp : Letter {
   Request request;                 ///< kGet, kPut, kPutPart; for calls only deadline and tag count.
   const HttpCall* call = nullptr;  ///< A control-plane call; outlives the op.
   HttpAnswer* answer = nullptr;
+  bool is_beside = false;  ///< kActive: a call that waited for no turn, beside the transfers.
   TimePoint deadline{};
 
   OpState state = OpState::kMailed;
