@@ -229,6 +229,7 @@ class Transfer {
   Status complete_large(LargeCopy& large, bool& is_taken);
   void abandon(LargeCopy& large, Code reason);
   void copy_on_server(Item item);
+  std::size_t most_server_copies() const noexcept;
   void look_again(Item item);
   Status check_absent(const std::string& to_key);
   Result<ObjectInfo> head_source(const Item& item);
