@@ -406,6 +406,15 @@ VersionId = Annotated[
     option("--version-id", metavar="ID", help="This version of the one object, not its newest."),
 ]
 Memory = Annotated[str, option("--memory", help="Limit of the memory for data.", panel="Store")]
+Concurrency = Annotated[
+    int,
+    option(
+        "--concurrency",
+        least=1,
+        metavar="N",
+        help="Most requests in flight; how many there are is found by measuring.",
+    ),
+]
 Json = Annotated[bool, option("--json", help="Print JSON on stdout instead of text.")]
 DryRun = Annotated[
     bool, option("--dry-run", help="Say what would be done; change nothing.", aliases=("--dryrun",))

@@ -24,7 +24,7 @@ from headrace.cli.base import (
     stop_if_asked,
     together,
 )
-from headrace.cli.declare import DryRun, Json, Names, VersionId, Where, argument, option
+from headrace.cli.declare import Concurrency, DryRun, Json, Names, VersionId, Where, argument, option
 from headrace.cli.find import Level, accepts_one, find, has_pattern, level_of, need_key, need_one_for_version
 from headrace.errors import (
     CancelledError,
@@ -44,7 +44,8 @@ HIDDEN = ".headrace-"
 
 
 class Remover:
-    """Deletes keys in batches, as many at a time as the store takes: the engine finds out how many that are."""
+    """Deletes keys in batches. A thread for each that is under way, at most `max_in_flight` of the store; how many
+    of their requests are on the wire, the store's control says, as for reads."""
 
     def __init__(self, store: Store) -> None:
         from concurrent.futures import ThreadPoolExecutor
@@ -195,6 +196,7 @@ def rm(
     dry_run: DryRun = False,
     yes: Annotated[bool, option("--yes", "-y", "--force", "-f", help="Do not ask.")] = False,
     version_id: VersionId = None,
+    concurrency: Concurrency = 256,
     names: Names,
     where: Where,
     json: Json = False,
@@ -218,7 +220,7 @@ def rm(
         raise InvalidArgumentError("--version-id is that of one object: leave out -r")
     need_one_for_version(urls, names, version_id)
     how = _How(recursive, dry_run, yes, json, names, version_id)
-    with Stores(where) as stores:
+    with Stores(where, max_in_flight=concurrency) as stores:
         for url in urls:
             try:
                 done, failed = _rm(stores, url, how)

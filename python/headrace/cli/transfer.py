@@ -24,7 +24,7 @@ from headrace.cli.base import (
     together,
     wildcard,
 )
-from headrace.cli.declare import DataWhere, DryRun, Json, Names, VersionId, argument, option
+from headrace.cli.declare import Concurrency, DataWhere, DryRun, Json, Names, VersionId, argument, option
 from headrace.cli.plan import Shape, plan, target_is_directory
 from headrace.cli.running import Settings, run
 from headrace.cli.settings import ObjectOptions
@@ -43,15 +43,7 @@ class Transfer(Names):
     fsync: Annotated[
         bool, option("--fsync", help="Local files survive a power failure once they have their name.")
     ] = False
-    concurrency: Annotated[
-        int,
-        option(
-            "--concurrency",
-            least=1,
-            metavar="N",
-            help="Most requests in flight; how many there are is found by measuring.",
-        ),
-    ] = 512
+    concurrency: Concurrency = 512
     part_size: Annotated[
         str | None,
         option(
