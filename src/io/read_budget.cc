@@ -1,10 +1,20 @@
 #include "io/read_budget.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "headrace/log.h"
 
 namespace headrace::io {
+namespace {
 
-ReadBudget::ReadBudget(std::uint64_t most_bytes) {
+std::string mebibytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+}  // namespace
+
+ReadBudget::ReadBudget(std::uint64_t most_bytes) : ReadBudget(most_bytes, Owner{}) {}
+
+ReadBudget::ReadBudget(std::uint64_t most_bytes, Owner owner) : owner_(std::move(owner)) {
   room_.begin(0, std::min(kFirstBytes, most_bytes), most_bytes);
 }
 
@@ -29,9 +39,23 @@ void ReadBudget::on_wait() {
 }
 
 void ReadBudget::on_end(const Completion& completion) {
-  MutexLock lock(mutex_);
-  arrivals_.add(completion, completion.length_bytes, /*was_held=*/false);
-  room_.look(arrivals_, completion.finished);
+  {
+    MutexLock lock(mutex_);
+    arrivals_.add(completion, completion.length_bytes, /*was_held=*/false);
+    room_.look(arrivals_, completion.finished);
+    if (has_said_short_ || !room_.is_short()) return;
+    has_said_short_ = true;
+  }
+  say_short();
+}
+
+void ReadBudget::say_short() const {
+  if (owner_.subject.empty() || !process_log().wants(LogLevel::kWarning)) return;
+  process_log().write(LogLevel::kWarning, "store",
+                      owner_.subject + ": its memory of " + mebibytes(owner_.memory_bytes) +
+                          " keeps reading from filling the pipe to the store; " +
+                          mebibytes(2 * owner_.memory_bytes) +
+                          " would allow twice as much (said once): see docs/sizing.md#other-reads");
 }
 
 std::uint64_t ReadBudget::bytes() const {

@@ -10,6 +10,7 @@
 /// Place: src/io/, under RangeFetcher; who reads often keeps one (StoreClient, verify, pack), so
 /// that what was found is not searched for again. Threads: any.
 #include <cstdint>
+#include <string>
 
 #include "base/mutex.h"
 #include "io/read_ahead_room.h"
@@ -21,7 +22,15 @@ class ReadBudget {
   /// What a job begins with: four reads of 8 MiB, hundreds of small ones.
   static constexpr std::uint64_t kFirstBytes = std::uint64_t{32} << 20;
 
+  /// Whose memory it is, for the line of the log that says once that it is what limits.
+  struct Owner {
+    std::string subject;  ///< Who reads, such as "s3://bucket"; empty: nothing is said.
+    std::uint64_t memory_bytes =
+        0;  ///< Its limit. With twice of it `most_bytes` were twice as much.
+  };
+  /// Says nothing.
   explicit ReadBudget(std::uint64_t most_bytes);
+  ReadBudget(std::uint64_t most_bytes, Owner owner);
 
   /// Takes so many bytes when they fit. `is_alone`: always, since who has no read under way could
   /// not go on. false: ask again once one of your reads has ended.
@@ -36,10 +45,14 @@ class ReadBudget {
   std::uint64_t bytes() const;
 
  private:
+  void say_short() const;
+
+  const Owner owner_;
   mutable Mutex mutex_;
   ReadAheadRoom room_ HEADRACE_GUARDED_BY(mutex_);
   Arrivals arrivals_ HEADRACE_GUARDED_BY(mutex_);
   std::uint64_t held_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  bool has_said_short_ HEADRACE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace headrace::io

@@ -1,9 +1,11 @@
 #include "io/read_budget.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <deque>
 
+#include "base/log_capture.h"
 #include "headrace/range_fetcher.h"
 #include "io/testing/fake_store.h"
 
@@ -58,6 +60,28 @@ TEST(ReadBudget, NeverExceedsWhatItMayTake) {
   ReadBudget budget(10 * kMiB);
   EXPECT_EQ(budget.bytes(), 10 * kMiB);
   EXPECT_EQ(found(budget, 1000, 1000), 10 * kMiB);
+}
+
+TEST(ReadBudget, SaysOnceThatMemoryLimitsAndHowMuchAllowsTwiceAsMuch) {
+  LogCapture log(LogLevel::kWarning);
+  ReadBudget budget(256 * kMiB, {.subject = "s3://b", .memory_bytes = 320 * kMiB});
+  EXPECT_EQ(found(budget, 1000, 8000), 256 * kMiB);
+  EXPECT_THAT(log.take(), testing::ElementsAre(
+                              "store warning: s3://b: its memory of 320 MiB keeps reading from "
+                              "filling the pipe to the store; 640 MiB would allow twice as "
+                              "much (said once): see docs/sizing.md#other-reads"));
+}
+
+TEST(ReadBudget, SaysNothingWhereMoreMemoryBringsNothing) {
+  LogCapture log(LogLevel::kWarning);
+  ReadBudget little(32 * kMiB, {.subject = "s3://b", .memory_bytes = 32 * kMiB});
+  found(little, 8, 4000);
+  ReadBudget plenty(4096 * kMiB, {.subject = "s3://b", .memory_bytes = 4096 * kMiB});
+  found(plenty, 200, 8000);
+  // All of it is taken, and was of no use.
+  ReadBudget enough(64 * kMiB, {.subject = "s3://b", .memory_bytes = 64 * kMiB});
+  found(enough, 30, 8000);
+  EXPECT_THAT(log.take(), testing::IsEmpty());
 }
 
 TEST(ReadBudget, WhoHasNothingUnderWayIsNeverRefused) {

@@ -141,7 +141,9 @@ Result<std::shared_ptr<StoreClient>> StoreClient::wrap(std::unique_ptr<Store> st
       auto pool, SlabPool::create({.limit_bytes = memory_bytes, .most_held_bytes = held_bytes}));
   client->pool_ = std::move(pool);
   client->store_ = std::move(store);
-  client->budget_ = std::make_unique<io::ReadBudget>(memory_bytes);
+  client->budget_ = std::make_unique<io::ReadBudget>(
+      memory_bytes,
+      io::ReadBudget::Owner{.subject = client->store_->url(), .memory_bytes = memory_bytes});
   client->logs_ = std::move(logs);
   client->caches_ = std::move(caches);
   client->part_bytes_ = std::clamp(memory_bytes / 16, kSmallestPartBytes, kLargestPartBytes);

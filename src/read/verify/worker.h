@@ -33,7 +33,8 @@ struct VerifyRun {
   // Slabs are charged up to 5/4 of what is asked for.
   const std::uint64_t usable_bytes = pool.limit_bytes() / 5 * 4;
   const std::uint64_t piece_bytes = std::min(kVerifyPieceBytes, usable_bytes);
-  io::ReadBudget budget{usable_bytes};  ///< Of all workers.
+  /// Of all workers.
+  io::ReadBudget budget{usable_bytes, {.subject = store.url(), .memory_bytes = pool.limit_bytes()}};
   std::vector<VerifyJob> jobs;
   std::atomic<std::size_t> next_job{0};
   std::atomic<std::uint64_t> read_bytes{0};
