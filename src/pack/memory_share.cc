@@ -32,6 +32,7 @@ MemoryShare divide(std::uint64_t memory_bytes, std::uint32_t workers) {
   share.worker_count = workers;
   share.share_bytes = memory_bytes / workers;
   share.read_bytes = std::min(share.share_bytes / kReadFraction, kMostReadBytes);
+  share.is_read_bounded = share.read_bytes == kMostReadBytes;
   share.chunk_bytes =
       std::clamp<std::uint64_t>(share.read_bytes / 4 / 4096 * 4096, 4096, kMostChunkBytes);
   // Size classes are at most a quarter larger than what is asked for.
@@ -47,7 +48,7 @@ std::uint64_t compressed_bound(std::uint64_t image_bytes) noexcept {
 }
 
 Result<MemoryShare> share_memory(const PackPlan& plan, std::uint64_t memory_bytes,
-                                 std::uint32_t wanted_workers) {
+                                 std::uint32_t wanted_workers, std::uint32_t most_workers) {
   if (memory_bytes < kLeastMemoryBytes) {
     return Status(Code::kInvalidArgument, "pack: memory_bytes is less than 1 MiB");
   }
@@ -58,13 +59,14 @@ Result<MemoryShare> share_memory(const PackPlan& plan, std::uint64_t memory_byte
   const std::uint64_t usual = is_whole ? largest : std::min(largest, plan.shard_bytes);
   const std::uint64_t needed = whole_bytes(plan, usual);
   const auto most =
-      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(plan.shards.size(), 1, wanted_workers));
+      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(plan.shards.size(), 1, most_workers));
   for (std::uint32_t workers = most; workers >= 1; --workers) {
     MemoryShare share = divide(memory_bytes, workers);
     if (needed + share.read_bytes <= share.share_bytes && usual <= kMostPartBytes) {
       share.part_bytes = std::max(share.part_bytes, usual);
       return share;
     }
+    if (workers > wanted_workers) continue;
     if (!is_whole && (workers == 1 || share.part_bytes >= kGoodPartBytes)) return share;
   }
   return Status(Code::kExhausted, "pack: a shard of " + std::to_string(largest) + " bytes needs " +

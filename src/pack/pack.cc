@@ -36,6 +36,9 @@ using pack_detail::MemoryShare;
 using pack_detail::PackPlan;
 using pack_detail::ShardWorker;
 
+// Of workers on a remote source, for each core: while one waits for the last reads of a window or
+// for the store to take a shard, another hashes and compresses.
+constexpr std::uint32_t kRemoteWorkers = 2;
 // How often progress is told while nothing ends.
 constexpr std::chrono::milliseconds kProgressPeriod{100};
 
@@ -260,11 +263,11 @@ Result<PackResult> pack_checked(Store& source, Store& target, const PackOptions&
   HEADRACE_TRY_ASSIGN(auto files, list_files(source, call));
   HEADRACE_TRY_ASSIGN(const PackPlan plan, pack_detail::make_plan(std::move(files), options));
   if (options.is_dry_run) return planned(plan);
-  const std::uint32_t cores = available_cores();
-  HEADRACE_TRY_ASSIGN(
-      const MemoryShare share,
-      pack_detail::share_memory(plan, options.memory_bytes,
-                                options.worker_count == 0 ? cores : options.worker_count));
+  const std::uint32_t wanted = options.worker_count == 0 ? available_cores() : options.worker_count;
+  const bool waits = options.worker_count == 0 && !source.traits().is_local;
+  HEADRACE_TRY_ASSIGN(const MemoryShare share,
+                      pack_detail::share_memory(plan, options.memory_bytes, wanted,
+                                                waits ? kRemoteWorkers * wanted : wanted));
   HEADRACE_TRY_ASSIGN(const auto pool, SlabPool::create({.limit_bytes = options.memory_bytes}));
 
   const TargetRecord record(target, *pool, id_of(plan));
@@ -275,7 +278,9 @@ Result<PackResult> pack_checked(Store& source, Store& target, const PackOptions&
   if (const std::string directory = target.local_directory(); !directory.empty())
     remove_stale_temporaries(directory);
   Run run(plan, record, there, options, stop);
-  io::ReadBudget reads(share.worker_count * share.read_bytes);
+  io::ReadBudget reads(share.worker_count * share.read_bytes,
+                       {.subject = share.is_read_bounded ? "" : "pack from " + source.url(),
+                        .memory_bytes = options.memory_bytes});
   std::vector<std::unique_ptr<ShardWorker>> workers;
   for (std::uint32_t i = 0; i < std::min<std::size_t>(share.worker_count, run.todo_count()); ++i) {
     HEADRACE_TRY_ASSIGN(auto worker,
