@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""`headrace cp` beside s5cmd and rclone, interleaved: many small files, and some large ones, from and to a
-real S3 server, or the simulator with the latencies of one.
+"""`headrace cp` and `rm` beside s5cmd and rclone, interleaved: many small files, and some large ones, from and to
+a real S3 server, or the simulator with the latencies of one.
 
     bench/peers/copies.py --minio PROGRAM | --profile s3-standard [--rclone PROGRAM] [--s5cmd PROGRAM]
-                          [--rounds 3] [--case small,small-up,down,up] [--small 20000x10000]
+                          [--rounds 3] [--case small,small-up,down,up,rm] [--small 20000x10000]
                           [--large 4x268435456] [--json]
 
-Small: objects to a local directory (small-up: the other way); files per client CPU second. Down, up: large
-objects; GB/s and CPU seconds a GB. CPU is user + system time of the whole process tree of the client, start-up
+Small: objects to a local directory (small-up: the other way; rm: the small ones are deleted); files per client
+CPU second. Down, up: large objects; GB/s and CPU seconds a GB. CPU is user + system time of the whole process tree of the client, start-up
 included (wait4). GB is 10^9 bytes. The target directory is emptied before every run. `disk` is what dd writes
 to that directory (oflag=direct), for scale.
 """
@@ -36,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from builds import simulator
 from sim_vs_nginx import free_port
 
+SMALL = ("small", "small-up", "rm")
 KEYS = {
     "AWS_ACCESS_KEY_ID": "headrace",
     "AWS_SECRET_ACCESS_KEY": "headrace-secret",
@@ -76,8 +77,11 @@ def client_command(
     client: str, programs: dict[str, str], endpoint: str, source: str, target: str
 ) -> list[str]:
     if client == "headrace":
-        return [*programs["headrace"].split(), "cp", "-r", source, target, "--endpoint", endpoint, "--quiet"]
+        words = ["cp", "-r", source, target, "--quiet"] if target else ["rm", "-r", "--yes", source + "/"]
+        return [*programs["headrace"].split(), *words, "--endpoint", endpoint]
     if client == "s5cmd":
+        if not target:
+            return [programs["s5cmd"], "--endpoint-url", endpoint, "--log", "error", "rm", source + "/*"]
         if source.startswith("s3://"):
             source += "/*"
         else:
@@ -96,6 +100,8 @@ def client_command(
     ends = [
         remote + end.removeprefix("s3://") if end.startswith("s3://") else end for end in (source, target)
     ]
+    if not target:
+        return [programs["rclone"], "delete", "--checkers", "16", "--fast-list", ends[0]]
     return [
         programs["rclone"],
         "copy",
@@ -128,6 +134,12 @@ def make_objects(path: Path, count_and_size: str) -> None:
         (path / f"object-{i:06d}").write_bytes(generator.randbytes(min(size, 1 << 20)) * max(1, size >> 20))
 
 
+def listed(endpoint: str, bucket: str, programs: dict[str, str]) -> int:
+    command = [programs["s5cmd"], "--endpoint-url", endpoint, "ls", bucket]
+    done = subprocess.run(command, env={**os.environ, **KEYS}, check=True, capture_output=True, text=True)
+    return len(done.stdout.splitlines())
+
+
 def disk_rate(directory: Path) -> float:
     """GB/s that dd writes to the directory, past the page cache."""
     target = directory / "dd"
@@ -151,7 +163,7 @@ def run_case(
     rounds: int,
     new_bucket: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    kind, is_up = ("small" if case.startswith("small") else "large"), case.endswith("up")
+    kind, is_up = ("small" if case in SMALL else "large"), case.endswith("up")
     files = list((work / kind).iterdir())
     count, size = len(files), files[0].stat().st_size
     results: dict[str, list[tuple[float, float]]] = {client: [] for client in clients}
@@ -162,11 +174,17 @@ def run_case(
             target.mkdir()
             os.sync()
             up = f"s3://{case}-{client}-{round_number}"
-            if is_up:
+            if is_up or case == "rm":
                 new_bucket(up.removeprefix("s3://"))
             ends = (str(work / kind), up) if is_up else (f"s3://{kind}", str(target))
+            if case == "rm":
+                measure(client_command("s5cmd", programs, endpoint, str(work / kind), up))
+                ends = (up, "")
             results[client].append(measure(client_command(client, programs, endpoint, *ends)))
-            if not is_up:
+            if case == "rm":
+                left = listed(endpoint, up, programs)
+                assert left == 0, f"{client} left {left} of {count}"
+            elif not is_up:
                 copied = sum(1 for entry in target.iterdir())
                 assert copied == count, f"{client} copied {copied} of {count}"
     rows = []
@@ -209,7 +227,7 @@ def main() -> None:
         "--headrace", default=f"{sys.executable} -m headrace.cli", help="The command, split at spaces."
     )
     parser.add_argument("--clients", default="headrace,s5cmd,rclone")
-    parser.add_argument("--case", default="small,down,up", help="Of small, small-up, down, up.")
+    parser.add_argument("--case", default="small,down,up", help="Of small, small-up, down, up, rm.")
     parser.add_argument("--small", default="20000x10000", metavar="COUNTxBYTES")
     parser.add_argument("--large", default=f"4x{256 << 20}", metavar="COUNTxBYTES")
     parser.add_argument("--rounds", type=int, default=3)
@@ -244,7 +262,7 @@ def main() -> None:
     for row in rows:
         if arguments.json:
             print(json.dumps({**row, "disk_gb_per_s": disk}))
-        elif row["case"].startswith("small"):
+        elif row["case"] in SMALL:
             print(
                 f"{row['case']:8} {row['client']:9} {row['wall_s']:6.2f} s wall  {row['cpu_s']:6.2f} s CPU  {row['files_per_cpu_s']:9,.0f} files per CPU second"
             )
