@@ -10,14 +10,17 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/mutex.h"
+#include "feed/block_reads.h"
 #include "feed/finish/decoded_values.h"
 #include "headrace/dataset.h"
 #include "headrace/order_source.h"
@@ -54,11 +57,18 @@ class Forecast {
  private:
   void run(const std::stop_token& stop);
   void tell(const Epoch& epoch, const std::stop_token& stop);
-  /// By block, in batches from the beginning of the epoch; kNever: not as far as is known.
-  struct Needs {
-    std::vector<std::uint32_t> now, later;
+  /// Of this epoch and the next, by block.
+  std::vector<BlockRead> find_reads(const Epoch& epoch, const std::stop_token& stop) const;
+
+  struct Told {
+    std::vector<ForeseenRead> reads;
+    std::deque<DecodedValues::Kept> values;  ///< What `reads` looks into.
   };
-  std::optional<Needs> find_needs(const Epoch& epoch, const std::stop_token& stop) const;
+  void tell_parts(std::uint32_t block, std::span<const BlockPart> parts, Told& told) const;
+  static void tell_needs(std::span<const Extent> extents, std::span<const std::uint64_t> needs,
+                         Told& told);
+  void tell_values(std::uint32_t block, std::span<const BlockPart> parts, std::uint64_t batch_count,
+                   Told& told) const;
 
   const std::shared_ptr<const Dataset> dataset_;
   Store& store_;

@@ -16,17 +16,10 @@
 namespace headrace {
 namespace {
 
-/// Batches [first, last] need `block`.
-struct Need {
-  std::uint32_t block = 0;
-  std::uint32_t first = 0;
-  std::uint32_t last = 0;
-};
-
 class Walker {
  public:
-  Walker(const LaneOrder& order, const BatchPlan& plan, NeedIndex::Ranks ranks, std::uint32_t shift)
-      : order_(order), plan_(plan), ranks_(ranks), shift_(shift) {
+  Walker(const LaneOrder& order, const BatchPlan& plan, NeedIndex::Ranks ranks)
+      : order_(order), plan_(plan), ranks_(ranks), shift_(batch_shift(plan)) {
     const Segment& segment = plan.segment;
     start_ = std::min(segment.start, plan.sample_count);
     full_end_ = Segment{start_, segment.global_batch}.full_end(plan.sample_count);
@@ -36,7 +29,7 @@ class Walker {
     last_batch_ = (full_end_ - start_) / segment.global_batch;
   }
 
-  std::vector<Need> walk() {
+  std::vector<LaneNeed> walk() {
     find_last_places();
     std::vector<bool> is_own(order_.lane_count(), false);
     for (plan_.rank = ranks_.first; plan_.rank < ranks_.first + ranks_.count; ++plan_.rank) {
@@ -144,6 +137,8 @@ class Walker {
     for (const Piece& piece : pieces_from(window, permutation, begin)) {
       if (piece.begin >= piece.end) continue;
       needs_.push_back({.block = piece.block,
+                        .begin = piece.begin,
+                        .end = piece.end,
                         .first = static_cast<std::uint32_t>(first >> shift_),
                         .last = static_cast<std::uint32_t>(last >> shift_)});
     }
@@ -160,18 +155,27 @@ class Walker {
   std::uint64_t last_batch_ = 0;           ///< The incomplete one, if there is one.
   std::vector<LanePosition> last_places_;  ///< By lane and position.
   std::size_t next_last_ = 0;
-  std::vector<Need> needs_;
+  std::vector<LaneNeed> needs_;
 };
 
 }  // namespace
 
-LanedNeeds::LanedNeeds(const LaneOrder& order, std::uint32_t block_count, const BatchPlan& plan,
-                       Ranks ranks) {
-  HEADRACE_DCHECK(ranks.first + ranks.count <= plan.world_size);
+std::uint32_t batch_shift(const BatchPlan& plan) noexcept {
   const auto bits = static_cast<std::uint32_t>(std::bit_width(plan.batch_count()));
-  shift_ = bits > 32 ? bits - 32 : 0;
-  std::vector<Need> needs = Walker(order, plan, ranks, shift_).walk();
-  std::sort(needs.begin(), needs.end(), [](const Need& a, const Need& b) {
+  return bits > 32 ? bits - 32 : 0;
+}
+
+std::vector<LaneNeed> find_lane_needs(const LaneOrder& order, const BatchPlan& plan,
+                                      NeedIndex::Ranks ranks) {
+  HEADRACE_DCHECK(ranks.first + ranks.count <= plan.world_size);
+  return Walker(order, plan, ranks).walk();
+}
+
+LanedNeeds::LanedNeeds(const LaneOrder& order, std::uint32_t block_count, const BatchPlan& plan,
+                       Ranks ranks)
+    : shift_(batch_shift(plan)) {
+  std::vector<LaneNeed> needs = find_lane_needs(order, plan, ranks);
+  std::sort(needs.begin(), needs.end(), [](const LaneNeed& a, const LaneNeed& b) {
     return a.block != b.block ? a.block < b.block : a.first < b.first;
   });
   begins_.reserve(block_count + std::size_t{1});

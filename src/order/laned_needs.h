@@ -11,6 +11,23 @@
 
 namespace headrace {
 
+/// Samples [begin, end) of a block in one window of a lane, which batches [first, last] need;
+/// batches in units of 2^batch_shift().
+struct LaneNeed {
+  std::uint32_t block = 0;
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+};
+
+/// Of a plan whose batches are more than 32 bits count; 0 for all others.
+std::uint32_t batch_shift(const BatchPlan& plan) noexcept;
+
+/// What the batches of `plan` need, window by window. \pre ranks lie in the world.
+std::vector<LaneNeed> find_lane_needs(const LaneOrder& order, const BatchPlan& plan,
+                                      NeedIndex::Ranks ranks);
+
 class LanedNeeds final : public NeedIndex {
  public:
   /// \pre ranks lie in the world.
@@ -30,7 +47,7 @@ class LanedNeeds final : public NeedIndex {
     std::uint32_t last = 0;
   };
 
-  std::uint32_t shift_ = 0;            ///< Batches are kept in units of 2^shift_.
+  const std::uint32_t shift_;          ///< Batches are kept in units of 2^shift_.
   std::vector<std::uint32_t> begins_;  ///< By block: its first stretch; one more for the end.
   std::vector<Stretch> stretches_;     ///< Of a block: disjoint, rising.
 };
