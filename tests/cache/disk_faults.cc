@@ -73,6 +73,7 @@ bool change_fails(int file, bool takes_room) {
   const DiskFaults& faults = *control();
   if (!is_below_root(file)) return false;
   if (faults.is_read_only.load() != 0) {
+    control()->given_count.fetch_add(1, std::memory_order_relaxed);
     errno = EROFS;
     return true;
   }
