@@ -6,11 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from conftest import sent_bytes, where
+from test_checkpoint_servers import check_that_one_job_has_a_step, is_state, state
 
-import headrace as hr
 from headrace import sim as simulator
 from headrace.checkpoint import Checkpointer
 from headrace.checkpoint.keys import SaveId, data_key
@@ -25,15 +24,6 @@ def place(sim: simulator.Server, buckets: Path) -> tuple[str, dict[str, Any]]:
     """URL and options."""
     (buckets / BUCKET).mkdir()
     return f"s3://{BUCKET}/run", {"memory": "64MiB", **where(sim)}
-
-
-def state(step: int, count: int = 1_500_000) -> dict[str, Any]:
-    """Three parts."""
-    return {"x": np.random.default_rng(step).random(count), "n": step}
-
-
-def is_state(got: Any, step: int, count: int = 1_500_000) -> bool:
-    return got["n"] == step and np.array_equal(got["x"], state(step, count)["x"])
 
 
 def test_what_is_saved_in_parts_comes_back(
@@ -55,17 +45,7 @@ def test_what_is_saved_in_parts_comes_back(
 
 
 def test_of_two_jobs_one_has_the_step(place: tuple[str, dict[str, Any]]) -> None:
-    url, options = place
-    with Checkpointer(url, **options) as first, Checkpointer(url, **options) as second:
-        first.save(1, state(1, 100)).result()
-        second.save(2, state(2, 100)).result()
-        with pytest.raises(hr.ChangedError, match="another job saves here now"):
-            first.save(3, state(3, 100)).result()
-        with pytest.raises(hr.ChangedError, match="step 1 was saved before"):
-            second.save(1, state(4, 100)).result()
-        second.save(2, state(5, 100), overwrite=True).result()
-        assert is_state(second.load(1), 1, 100)
-        assert is_state(second.load(), 5, 100)
+    check_that_one_job_has_a_step(*place)
 
 
 def test_what_unfinished_saves_have_left_goes(

@@ -83,9 +83,8 @@ def test_what_has_not_changed_is_not_written_again(place: tuple[str, dict[str, A
         assert list(checkpointer._far.store.list("saves/")) == []
 
 
-def test_of_two_jobs_one_has_the_step(place: tuple[str, dict[str, Any]]) -> None:
+def check_that_one_job_has_a_step(url: str, options: dict[str, Any]) -> None:
     """Conditional puts: of the fence, and of the manifest."""
-    url, options = place
     with Checkpointer(url, **options) as first, Checkpointer(url, **options) as second:
         first.save(1, state(1, 100)).result()
         second.save(2, state(2, 100)).result()
@@ -96,6 +95,10 @@ def test_of_two_jobs_one_has_the_step(place: tuple[str, dict[str, Any]]) -> None
         second.save(2, state(5, 100), overwrite=True).result()
         assert is_state(second.load(1), 1, 100)
         assert is_state(second.load(), 5, 100)
+
+
+def test_of_two_jobs_one_has_the_step(place: tuple[str, dict[str, Any]]) -> None:
+    check_that_one_job_has_a_step(*place)
 
 
 def test_local_checkpoints_are_brought_over(place: tuple[str, dict[str, Any]], tmp_path: Any) -> None:
