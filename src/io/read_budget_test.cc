@@ -66,7 +66,7 @@ TEST(ReadBudget, SaysOnceThatMemoryLimitsAndHowMuchAllowsTwiceAsMuch) {
   LogCapture log(LogLevel::kWarning);
   ReadBudget budget(256 * kMiB, {.subject = "s3://b", .memory_bytes = 320 * kMiB});
   EXPECT_EQ(found(budget, 1000, 8000), 256 * kMiB);
-  EXPECT_THAT(log.take(), testing::ElementsAre(
+  EXPECT_THAT(log.take(), ::testing::ElementsAre(
                               "store warning: s3://b: its memory of 320 MiB keeps reading from "
                               "filling the pipe to the store; 640 MiB would allow twice as "
                               "much (said once): see docs/sizing.md#other-reads"));
@@ -81,7 +81,7 @@ TEST(ReadBudget, SaysNothingWhereMoreMemoryBringsNothing) {
   // All of it is taken, and was of no use.
   ReadBudget enough(64 * kMiB, {.subject = "s3://b", .memory_bytes = 64 * kMiB});
   found(enough, 30, 8000);
-  EXPECT_THAT(log.take(), testing::IsEmpty());
+  EXPECT_THAT(log.take(), ::testing::IsEmpty());
 }
 
 TEST(ReadBudget, WhoHasNothingUnderWayIsNeverRefused) {
