@@ -271,7 +271,7 @@ TEST_F(UploadsOfOthersTest, OneOfOursThatSomebodyAbortsIsBegunAnew) {
 
 TEST_F(UploadsOfOthersTest, AnAdoptedOneThatIsGoneIsBegunAfresh) {
   const std::string text = random_text(3 * kMiB, 5);
-  const std::string first = text.substr(0, kMiB);
+  const std::string first = text.substr(0, everything().part_bytes);
   const auto local = files("from");
   copy_beside(*local, text, {{1, "\"1\"", first.size(), checksum_of(first)}});
   EXPECT_EQ(progress_.resumed_bytes, first.size()) << "it was adopted first";
