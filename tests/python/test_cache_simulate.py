@@ -116,7 +116,9 @@ def test_ranks_share_and_machines_differ(root: Path) -> None:
 def test_a_mixture_is_simulated(root: Path) -> None:
     mixture = hr.Mixture({"b": (root / "b", 1.0), "c": (root / "c", 2.0)}, block_bytes="64KiB")
     found = hr.Cache.simulate(mixture, batch_size=12, epochs=2, memory="64MiB")
-    assert 0 < rows(found, "next_use")[5].hit_rate < 0.5
+    ours, lru = rows(found, "next_use"), rows(found, "lru")
+    # What is read again within an epoch is a hit, too.
+    assert lru[5].hit_rate + 0.2 < ours[5].hit_rate < ours[-1].hit_rate
 
 
 def test_the_command_line_draws_it(root: Path, tmp_path: Path, cli: Callable[..., Done]) -> None:
