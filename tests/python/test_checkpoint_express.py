@@ -65,7 +65,7 @@ def test_what_unfinished_saves_have_left_goes(
         checkpointer.save(3, state(3, 100)).result()
         (found,) = find_leftovers(checkpointer._far)
         assert (found.save, found.objects, found.goes) == (left, 2, False)
-        checkpointer._sweep()
+        checkpointer._sweep(checkpointer._far.highest_fence())
         assert find_leftovers(checkpointer._far) == []
         assert checkpointer._far.uploads() == []
         assert checkpointer.steps() == [1, 3]
