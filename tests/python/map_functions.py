@@ -185,25 +185,3 @@ def invert(batch: Any) -> Any:
     """In place."""
     batch["big"] ^= 255
     return batch
-
-
-def large(sample: Sample) -> Sample:
-    """Arrays that are put into their batch one by one, and some that cannot be."""
-    x = int(sample["x"])
-    return {
-        "alike": np.full((50, 60), x, np.float64),
-        "small": np.full(3, x, np.int16),
-        "strided": np.arange(x, x + 20_000, dtype=np.int32)[::2],
-        "shapes": np.full(4000 + x % 2, x),
-        "dtypes": np.full(4000, x, np.float64 if x % 2 else np.int64),
-    }
-
-
-def is_large_even(sample: Sample) -> bool:
-    return int(sample["alike"][0, 0]) % 2 == 0
-
-
-def large_but_13(sample: Sample) -> Sample:
-    if int(sample["x"]) == 7 * 13 + 1:
-        raise LookupError("thirteen")
-    return large(sample)

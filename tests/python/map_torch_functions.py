@@ -83,15 +83,3 @@ def stacked(samples: list[Sample]) -> Sample:
 
 def as_it_is(sample: Sample) -> Sample:
     return sample
-
-
-def large(sample: dict[str, Any]) -> dict[str, Any]:
-    """Tensors that are put into their batch one by one, and some that cannot be."""
-    x = int(sample["x"])
-    return {
-        "float": torch.full((40, 200), float(x)),
-        "half": torch.full((80, 200), float(x), dtype=torch.bfloat16),
-        "graph": torch.full((40, 200), float(x), requires_grad=True) * 2,
-        "turned": torch.arange(x, x + 8000).reshape(40, 200).T,
-        "shapes": torch.full((6000 + x % 2,), float(x)),
-    }

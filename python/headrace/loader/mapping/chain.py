@@ -13,7 +13,6 @@ from headrace.errors import InvalidArgumentError
 from headrace.loader.mapping import pipelines
 from headrace.loader.mapping.randomness import Randomness
 from headrace.loader.mapping.rows import About, assemble, make_batch, split
-from headrace.loader.mapping.settled import Settler
 from headrace.loader.mapping.stack import Allocate, stack
 from headrace.loader.mapping.steps import Plan, Step
 from headrace.loader.mapping.tensors import as_tensors
@@ -75,18 +74,16 @@ class Chain:
         self._batch_type = plan.batch_type
         numbered = enumerate(plan.steps)
         self._runs = [list(run) for _, run in itertools.groupby(numbered, lambda each: each[1].per)]
-        self._settler = Settler(allocate)
 
     def run(self, batch: Batch) -> Done:
         """Raises StepError where a function failed, and nothing stands in for its sample."""
         about = About.of(batch)
         bad: list[Bad] = []
-        last = self._runs[-1]
         value: Any = self._with_tensors(batch)
         for run in self._runs:
             if run[0][1].per == "sample":
                 samples = _Samples(split(value, len(about.ids)), about)
-                value = samples = self._run_samples(run, samples, bad, settles=run is last)
+                value = samples = self._run_samples(run, samples, bad)
                 about = samples.about
                 if not samples.values:
                     return Done(None, True, bad)
@@ -97,7 +94,6 @@ class Chain:
             value = assemble(value.values, about, self._batch_type, self._allocate)
         elif isinstance(value, Mapping):
             value = self._as_batch(value, about)
-        self._settler.begin(0)
         return Done(value, False, bad)
 
     def _with_tensors(self, batch: Batch) -> Batch:
@@ -143,23 +139,15 @@ class Chain:
             about = About.of(made)
         return made, about
 
-    def _run_samples(
-        self, run: list[tuple[int, Step]], samples: _Samples, bad: list[Bad], settles: bool
-    ) -> _Samples:
-        """All functions of the run over one sample after the other.
-
-        :param settles: what they make is delivered.
-        """
+    def _run_samples(self, run: list[tuple[int, Step]], samples: _Samples, bad: list[Bad]) -> _Samples:
+        """All functions of the run over one sample after the other."""
         values, about = samples
-        settles = settles and not any(step.kind == "filter" and step.holes == "compact" for _, step in run)
-        self._settler.begin(len(values) if settles else 0)
         mask = about.mask.copy()
         kept: list[int] = []
         failed: dict[int, StepError] = {}
         for row, value in enumerate(values):
             try:
                 values[row], is_kept, is_shown = self._run_sample(run, value, about, row)
-                values[row] = self._settler.settle(row, values[row])
             except StepError as error:
                 if not self._plan.replaces_bad:
                     raise

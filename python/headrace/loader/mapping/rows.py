@@ -9,7 +9,6 @@ import numpy as np
 
 from headrace.data.batch import Batch
 from headrace.errors import InvalidArgumentError
-from headrace.loader.mapping.settled import column_of
 from headrace.loader.mapping.stack import Allocate, stack
 
 __all__ = ["About", "assemble", "make_batch", "split"]
@@ -84,7 +83,7 @@ def _columns(samples: list[Any], about: About, allocate: Allocate) -> dict[str, 
                 f"samples {about.ids[0]} and {about.ids[row]} of one batch have different columns: "
                 f"{', '.join(map(repr, names))} and {', '.join(map(repr, sample.keys()))}"
             )
-    return {name: column_of([sample[name] for sample in samples], allocate) for name in names}
+    return {name: stack([sample[name] for sample in samples], allocate) for name in names}
 
 
 def assemble(samples: list[Any], about: About, kind: type[Batch], allocate: Allocate) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.loader.mapping.tensors import is_tensor, of_bits, to_bits
+from headrace.loader.mapping.tensors import is_tensor, to_bits
 
 __all__ = ["Allocate", "rounds", "stack"]
 
@@ -28,10 +28,15 @@ def _stack_arrays(values: Sequence[Any], allocate: Allocate) -> Any:
 
 
 def _stack_tensors(values: Sequence[Any], allocate: Allocate) -> Any:
+    import torch
+
     bits = [to_bits(value) for value in values]
     dtypes = {dtype for _, dtype in bits}
     out = _stack_arrays([array for array, _ in bits], allocate) if len(dtypes) == 1 else None
-    return list(values) if out is None else of_bits(out, dtypes.pop())
+    if out is None:
+        return list(values)
+    tensor, dtype = torch.from_numpy(out), dtypes.pop()
+    return tensor.view(getattr(torch, dtype)) if dtype else tensor
 
 
 def _numbers(value: Any) -> Any:

@@ -12,7 +12,6 @@ __all__ = [
     "as_arrays",
     "as_tensors",
     "is_tensor",
-    "of_bits",
     "to_bfloat16",
     "to_bits",
     "to_tensor",
@@ -30,22 +29,14 @@ def is_tensor(value: Any) -> bool:
 def to_bits(tensor: Any) -> tuple[Any, str]:
     """A tensor as an array over the same memory where it can be, and the name of its dtype where numpy lacks
     that: the array then holds the bits (bfloat16: uint16)."""
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     try:
-        return tensor.numpy(force=True), ""
+        return tensor.numpy(), ""
     except TypeError:
         import torch
 
-        tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
         bits = {1: torch.uint8, 2: torch.uint16}[tensor.element_size()]
         return tensor.contiguous().view(bits).numpy(), str(tensor.dtype).removeprefix("torch.")
-
-
-def of_bits(array: Any, dtype: str) -> Any:
-    """What :func:`to_bits` was given, over the same memory."""
-    import torch
-
-    tensor = torch.from_numpy(array)
-    return tensor.view(getattr(torch, dtype)) if dtype else tensor
 
 
 def walk(value: Any, leaf: Callable[[Any], Any]) -> Any:

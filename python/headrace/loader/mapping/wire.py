@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from headrace.loader.mapping.tensors import of_bits, to_bits
+from headrace.loader.mapping.tensors import to_bits
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -100,10 +100,17 @@ def _array(shape: tuple[int, ...], dtype: Any, data: npt.NDArray[np.uint8]) -> n
     return np.ndarray(shape, dtype, data)
 
 
+def _tensor(array: npt.NDArray[Any], dtype: str) -> Any:
+    import torch
+
+    tensor = torch.from_numpy(array)
+    return tensor.view(getattr(torch, dtype)) if dtype else tensor
+
+
 def _jagged(values: tuple[npt.NDArray[Any], str], offsets: npt.NDArray[Any]) -> Any:
     import torch
 
-    return torch.nested.nested_tensor_from_jagged(of_bits(*values), torch.from_numpy(offsets))
+    return torch.nested.nested_tensor_from_jagged(_tensor(*values), torch.from_numpy(offsets))
 
 
 def _ragged(values: npt.NDArray[Any], shapes: list[tuple[int, ...]]) -> list[npt.NDArray[Any]]:
@@ -153,7 +160,7 @@ class _Pickler(pickle.Pickler):
             if value.is_nested:
                 return _jagged, (to_bits(value.values()), to_bits(value.offsets())[0])
             array, dtype = to_bits(value)
-            return (of_bits, (array, dtype)) if self._as_tensors else self.reducer_override(array)
+            return (_tensor, (array, dtype)) if self._as_tensors else self.reducer_override(array)
         return NotImplemented
 
 
