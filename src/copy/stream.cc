@@ -20,8 +20,8 @@
 #include "base/errno_status.h"
 #include "headrace/copy.h"
 #include "io/object_scan.h"
-#include "store/submit_queue.h"
 #include "io/uploader.h"
+#include "store/submit_queue.h"
 
 namespace headrace {
 namespace {

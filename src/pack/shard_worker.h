@@ -13,12 +13,12 @@
 
 #include "headrace/store.h"
 #include "io/read_budget.h"
-#include "store/submit_queue.h"
 #include "io/uploader.h"
 #include "pack/local_files.h"
 #include "pack/memory_share.h"
 #include "pack/plan.h"
 #include "pack/shard_image.h"
+#include "store/submit_queue.h"
 
 namespace headrace::pack_detail {
 
@@ -89,7 +89,7 @@ class ShardWorker {
   io::ReadBudget& reads_;
   std::unique_ptr<Store> source_;
   std::unique_ptr<Store> target_;
-  SubmitQueue queue_;            ///< Of whole shards on their way to target_.
+  SubmitQueue queue_;                ///< Of whole shards on their way to target_.
   std::optional<LocalFiles> files_;  ///< Of a source that is a directory.
   std::string target_directory_;     ///< Of a target that is one; else empty.
   Slab local_buffer_;

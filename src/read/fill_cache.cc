@@ -15,8 +15,8 @@
 #include <string>
 #include <utility>
 
-#include "store/submit_queue.h"
 #include "read/request_plan.h"
+#include "store/submit_queue.h"
 
 namespace headrace {
 namespace {

@@ -28,9 +28,9 @@
 #include "headrace/store.h"
 #include "insight/counter.h"
 #include "io/read_ahead_room.h"
-#include "store/submit_queue.h"
 #include "mem/slab_lender.h"
 #include "read/request_plan.h"
+#include "store/submit_queue.h"
 
 namespace headrace::feed {
 
