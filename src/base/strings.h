@@ -3,6 +3,7 @@
 /// The few string functions that several parts need. Pure; ASCII; no locale.
 #include <charconv>
 #include <concepts>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,9 @@ constexpr std::string_view trim(std::string_view text, std::string_view set = " 
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(set) - first + 1);
 }
+
+/// As people read sizes: "12 MiB", rounded down.
+inline std::string in_mib(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 /// ASCII letters only.
 inline std::string to_lower(std::string_view text) {

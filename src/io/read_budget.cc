@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/strings.h"
 #include "headrace/log.h"
 
 namespace headrace::io {
-namespace {
-
-std::string mebibytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
-
-}  // namespace
 
 ReadBudget::ReadBudget(std::uint64_t most_bytes) : ReadBudget(most_bytes, Owner{}) {}
 
@@ -52,9 +48,9 @@ void ReadBudget::on_end(const Completion& completion) {
 void ReadBudget::say_short() const {
   if (owner_.subject.empty() || !process_log().wants(LogLevel::kWarning)) return;
   process_log().write(LogLevel::kWarning, "store",
-                      owner_.subject + ": its memory of " + mebibytes(owner_.memory_bytes) +
+                      owner_.subject + ": its memory of " + in_mib(owner_.memory_bytes) +
                           " keeps reading from filling the pipe to the store; " +
-                          mebibytes(2 * owner_.memory_bytes) +
+                          in_mib(2 * owner_.memory_bytes) +
                           " would allow twice as much (said once): see docs/sizing.md#other-reads");
 }
 

@@ -25,8 +25,8 @@ class ReadBudget {
   /// Whose memory it is, for the line of the log that says once that it is what limits.
   struct Owner {
     std::string subject;  ///< Who reads, such as "s3://bucket"; empty: nothing is said.
-    std::uint64_t memory_bytes =
-        0;  ///< Its limit. With twice of it `most_bytes` were twice as much.
+    /// Its limit. With twice of it `most_bytes` were twice as much.
+    std::uint64_t memory_bytes = 0;
   };
   /// Says nothing.
   explicit ReadBudget(std::uint64_t most_bytes);

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 from conftest import sent_bytes, where
-from test_checkpoint_servers import check_that_one_job_has_a_step, is_state, state
+from test_checkpoint_servers import (
+    check_that_one_job_has_a_step,
+    check_that_parts_come_back,
+    is_state,
+    state,
+)
 
 from headrace import sim as simulator
 from headrace.checkpoint import Checkpointer
@@ -26,22 +31,10 @@ def place(sim: simulator.Server, buckets: Path) -> tuple[str, dict[str, Any]]:
     return f"s3://{BUCKET}/run", {"memory": "64MiB", **where(sim)}
 
 
-def test_what_is_saved_in_parts_comes_back(
-    place: tuple[str, dict[str, Any]], sim: simulator.Server, buckets: Path
-) -> None:
+def test_what_is_saved_in_parts_comes_back(place: tuple[str, dict[str, Any]], sim: simulator.Server) -> None:
     url, options = place
-    with Checkpointer(url, keep=2, part_bytes=PART, **options) as checkpointer:
-        for step in (1, 2, 3):
-            checkpointer.save(step, state(step)).result()
-            if step == 1:
-                sim.expire_credentials()  # Of the session that is in use: another is made.
-    with Checkpointer(url, **options) as checkpointer:
-        assert checkpointer.latest() == 3
-        assert checkpointer.steps() == [2, 3]
-        for step in (2, 3):
-            checkpointer.verify(step)
-            assert is_state(checkpointer.load(step), step)
-        assert len(list(checkpointer._far.store.list("saves/"))) == 4
+    # Of the session that is in use: another is made.
+    check_that_parts_come_back(url, {"part_bytes": PART, **options}, between=sim.expire_credentials)
 
 
 def test_of_two_jobs_one_has_the_step(place: tuple[str, dict[str, Any]]) -> None:

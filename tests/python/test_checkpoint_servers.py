@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,15 @@ def is_state(got: Any, step: int, count: int = 1_500_000) -> bool:
     return got["n"] == step and np.array_equal(got["x"], state(step, count)["x"])
 
 
-def test_what_is_saved_in_parts_comes_back(place: tuple[str, dict[str, Any]]) -> None:
-    url, options = place
+def check_that_parts_come_back(
+    url: str, options: dict[str, Any], between: Callable[[], None] = lambda: None
+) -> None:
+    """``between``: called behind the first save."""
     with Checkpointer(url, keep=2, **options) as checkpointer:
         for step in (1, 2, 3):
             checkpointer.save(step, state(step)).result()
+            if step == 1:
+                between()
     with Checkpointer(url, **options) as checkpointer:
         assert checkpointer.latest() == 3
         assert checkpointer.steps() == [2, 3]
@@ -61,6 +66,10 @@ def test_what_is_saved_in_parts_comes_back(place: tuple[str, dict[str, Any]]) ->
             checkpointer.verify(step)
             assert is_state(checkpointer.load(step), step)
         assert len(list(checkpointer._far.store.list("saves/"))) == 4
+
+
+def test_what_is_saved_in_parts_comes_back(place: tuple[str, dict[str, Any]]) -> None:
+    check_that_parts_come_back(*place)
 
 
 def test_what_has_not_changed_is_not_written_again(place: tuple[str, dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace import _native
 from headrace.cli.base import Stores, is_local, split_url, split_wildcard, wildcard
-from headrace.cli.declare import Names
+from headrace.cli.declare import Chosen, Names
 from headrace.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ __all__ = [
     "Found",
     "Level",
     "accepts_one",
+    "filter_of",
     "find",
     "find_below",
     "has_pattern",
@@ -45,13 +46,17 @@ def need_key(url: str, key: str, advice: str = "", *, takes_marks: bool = False)
     return key
 
 
+def filter_of(chosen: Chosen) -> _native.NameFilter:
+    """Of --include and --exclude."""
+    return _native.NameFilter(chosen.include or [], chosen.exclude or [])
+
+
 def accepts_one(names: Names, key: str) -> bool:
     """Whether --include and --exclude take an object that was named itself: they see the last part of its
     name. The shell expands patterns, too."""
     if not names.include and not names.exclude:
         return True
-    filter = _native.NameFilter(names.include or [], names.exclude or [])
-    return filter.accepts(key.rstrip("/").rpartition("/")[2])
+    return filter_of(names).accepts(key.rstrip("/").rpartition("/")[2])
 
 
 def need_one_for_version(urls: list[str], names: Names, version_id: str | None) -> None:
@@ -134,7 +139,7 @@ def _accepted(found: Iterator[ObjectInfo], names: Names, strip: int) -> Iterator
     """Without what --include and --exclude keep out; they see keys without their first characters."""
     if not names.include and not names.exclude:
         return found
-    accepts = _native.NameFilter(names.include or [], names.exclude or []).accepts
+    accepts = filter_of(names).accepts
     return (info for info in found if info.key.endswith("/") or accepts(info.key[strip:]))
 
 

@@ -25,7 +25,16 @@ from headrace.cli.base import (
     together,
 )
 from headrace.cli.declare import Concurrency, DryRun, Json, Names, VersionId, Where, argument, option
-from headrace.cli.find import Level, accepts_one, find, has_pattern, level_of, need_key, need_one_for_version
+from headrace.cli.find import (
+    Level,
+    accepts_one,
+    filter_of,
+    find,
+    has_pattern,
+    level_of,
+    need_key,
+    need_one_for_version,
+)
 from headrace.errors import (
     CancelledError,
     HeadraceError,
@@ -164,7 +173,7 @@ def _without_links(level: Level, keys: Iterable[str], others: list[str]) -> Iter
 def _others(level: Level, names: Names, base: str = "") -> Iterator[str]:
     """What no listing has of a local tree: links to directories and such as lead nowhere, fifos, sockets,
     devices."""
-    accepts = _native.NameFilter(names.include or [], names.exclude or []).accepts
+    accepts = filter_of(names).accepts
     try:
         entries = list(os.scandir(os.path.join(level.root, base)))
     except OSError:  # The listing says so.

@@ -11,13 +11,12 @@ from typing import Annotated
 
 import typer
 
-from headrace import _native
 from headrace.base.units import format_bytes
 from headrace.cli.base import is_local, local_file, local_path, split_url
 from headrace.cli.common import Format, console, fail, print_json
 from headrace.cli.dead_links import name_dead_links
 from headrace.cli.declare import Chosen, DataWhere, Json, Memory
-from headrace.cli.find import need_key
+from headrace.cli.find import filter_of, need_key
 from headrace.cli.index import Shape
 from headrace.cli.library import add
 from headrace.data.dataset import Dataset
@@ -214,7 +213,7 @@ def manifest_create(
     text = checks.format_manifest(digests)
     if output == "-":
         sys.stdout.write(text)
-        return name_dead_links(url, _native.NameFilter(include, exclude).accepts)
+        return name_dead_links(url, filter_of(chosen).accepts)
     if path is None:
         with Store(url, **options) as store:
             store.put(checks.MANIFEST_KEY, os.fsencode(text))
@@ -229,7 +228,7 @@ def manifest_create(
             f"{made}: {len(digests):,} objects, {format_bytes(count)} hashed in {seconds:.1f} s",
             markup=False,
         )
-    return name_dead_links(url, _native.NameFilter(include, exclude).accepts)
+    return name_dead_links(url, filter_of(chosen).accepts)
 
 
 def manifest_check(

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/strings.h"
+
 namespace headrace::feed {
 namespace {
 
@@ -17,8 +19,6 @@ double expected_read_s(const CacheCosts& costs) noexcept {
 }
 
 std::string in_us(double seconds) { return std::to_string(std::llround(seconds * 1e6)) + " us"; }
-
-std::string in_mib(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 }  // namespace
 
