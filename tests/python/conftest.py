@@ -8,6 +8,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -71,6 +72,8 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("HEADRACE_INDEX_CACHE", str(tmp_path / "index-cache"))
+    if boto3 := sys.modules.get("boto3"):  # its default session keeps the first credentials it has found
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
 
 
 def in_threads(count: int, work: Callable[[], None]) -> None:
