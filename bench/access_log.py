@@ -54,7 +54,8 @@ def main() -> None:
                 )
         for name, found in rows.items():
             print(
-                f"{name:8} {statistics.median(row[0] for row in found):10,.0f} reads/s {statistics.median(row[1] for row in found):7.2f} CPU us a read"
+                f"{name:8} {statistics.median(row[0] for row in found):10,.0f} reads/s "
+                f"{statistics.median(row[1] for row in found):7.2f} CPU us a read"
             )
         with log.open("rb") as file:
             file.readline()  # of head()

@@ -2,18 +2,20 @@
 """The cache on disk: how fast it gives back what it has, and what it costs where it has nothing.
 
     bench/cache.py [--directory DIR] [--only reads,epochs,decoded,start] [--mib 1024] [--rounds 3]
-                   [--profiles none,s3-express,s3-standard] [--extents 1000000] [--photographs 2000] [--disk-mb-s 50]
+                   [--profiles none,s3-express,s3-standard] [--extents 1000000] [--photographs 2000]
+                   [--disk-mb-s 50]
 
-`reads`: extents of 8 MiB, checked, beside fio's O_DIRECT reads of the same files by as many threads (unchecked).
-`epochs`: a loader over tokens of 4 KiB in MDS with and without a cache, in turns: the first epoch (nothing is there)
-and the second (everything is that was written by then). CPU is this process's, the simulator runs in another. What the
-rounds have written is deleted at the end: an ext4 without a journal looks at each inode that was deleted in the last
-minutes before it makes a file. `--disk-mb-s`: with a disk that reads and writes no more (root, cgroup v1). `decoded`: a
-loader over photographs (JPEG, 500 x 375) that makes 224 x 224 x 3 uint8 of them, with a cache and `cache_decoded=`
-"never", "auto" and "always", in turns: images for a CPU second in the first epoch and in the second. `start`: from the
-making of a loader to its first batch, in a new process, with an empty directory and with one of so many extents
-(headers without data, 4 KiB of a sparse file each): as another process left it; at its limit; and without its ledger,
-as after a loss. The directory should be on the disk that is to be measured.
+`reads`: extents of 8 MiB, checked, beside fio's O_DIRECT reads of the same files by as many threads
+(unchecked). `epochs`: a loader over tokens of 4 KiB in MDS with and without a cache, in turns: the first
+epoch (nothing is there) and the second (everything is that was written by then). CPU is this process's, the
+simulator runs in another. What the rounds have written is deleted at the end: an ext4 without a journal looks
+at each inode that was deleted in the last minutes before it makes a file. `--disk-mb-s`: with a disk that
+reads and writes no more (root, cgroup v1). `decoded`: a loader over photographs (JPEG, 500 x 375) that makes
+224 x 224 x 3 uint8 of them, with a cache and `cache_decoded=` "never", "auto" and "always", in turns: images
+for a CPU second in the first epoch and in the second. `start`: from the making of a loader to its first
+batch, in a new process, with an empty directory and with one of so many extents (headers without data, 4 KiB
+of a sparse file each): as another process left it; at its limit; and without its ledger, as after a loss. The
+directory should be on the disk that is to be measured.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ def fio_reads(files: list[Path]) -> tuple[float, float]:
         for i, group in enumerate(groups)
         if group
     ]
-    script = f"[global]\nrw=read\nbs={EXTENT}\ndirect=1\nioengine=psync\nthread=1\nfile_service_type=sequential\ngroup_reporting\n"
+    script = f"[global]\nrw=read\nbs={EXTENT}\ndirect=1\nioengine=psync\nthread=1\nfile_service_type=sequential\ngroup_reporting\n"  # noqa: E501
     report = subprocess.run(
         ["fio", "--output-format=json", "-"],
         input=script + "".join(jobs),
@@ -150,8 +152,8 @@ def measure_epochs(scratch: Path, mib: int, rounds: int, profiles: list[str]) ->
             ratios = [a[0] / b[0] for a, b in zip(rows, found["without", number], strict=True)]
             spread = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
             print(
-                f"epochs  {profile:12} epoch {number} {name:8} {wall:6.2f} s {samples / cpu:10,.0f} samples/CPU s"
-                f"   x {spread}"
+                f"epochs  {profile:12} epoch {number} {name:8} {wall:6.2f} s {samples / cpu:10,.0f} "
+                f"samples/CPU s   x {spread}"
             )
         for i in range(rounds):
             shutil.rmtree(scratch / f"epochs-{profile}-{i}")

@@ -4,9 +4,9 @@
     bench/cold_ranges.py --programs build/release/bench [--rounds 5] [--server nginx|sim] [--memory 2GiB]
                          [--json]
 
-Each run is a fresh process that reads 2 GiB (1 GiB, twice) in ranges of 8 or 1 MiB: memory is touched for the first
-time, connections are opened, the limit is found. CPU seconds per GB of the reading alone, imports apart. The floor
-is bench/fetch_floor with 16 in flight, which touches what it holds once.
+Each run is a fresh process that reads 2 GiB (1 GiB, twice) in ranges of 8 or 1 MiB: memory is touched for the
+first time, connections are opened, the limit is found. CPU seconds per GB of the reading alone, imports
+apart. The floor is bench/fetch_floor with 16 in flight, which touches what it holds once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ options = {"memory": memory} if memory else {}
 with hr.Store("s3://bkt", control_directory="", **options) as store:
     sizes = {f"obj{i}.bin": 256 << 20 for i in range(4)}
     begin, count = used(), 0
-    for result in store.get_ranges((key, at, part) for _ in range(2) for key, size in sizes.items() for at in range(0, size, part)):
+    once = [(key, at, part) for key, size in sizes.items() for at in range(0, size, part)]
+    for result in store.get_ranges(2 * once):
         count += len(result.data)
     cpu = used() - begin
     peak = store.stats()["pool.peak_bytes"]

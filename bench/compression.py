@@ -3,9 +3,9 @@
 
 bench/compression.py DIRECTORY [--bytes 1GB] [--rounds 3] [--memory 2GB] [--only KIND] [--json]
 
-States of random weights (normal, 0.02) in bfloat16 and float32, of Adam's moments of such gradients, and of zeros.
-Saves as they are and compressed ones take turns, the first of each left out; then each is loaded into the same
-state. Medians, for each GB of arrays.
+States of random weights (normal, 0.02) in bfloat16 and float32, of Adam's moments of such gradients, and of
+zeros. Saves as they are and compressed ones take turns, the first of each left out; then each is loaded into
+the same state. Medians, for each GB of arrays.
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ def main() -> None:
         if not args.json:
             for name, row in results[kind].items():
                 print(
-                    f"{kind:18} {name:6} {row['stored']:.3f} stored; save: blocked {row['blocked_s']:.2f} s, there after {row['there_s']:.2f} s, "
-                    f"{row['save_cpu_s']:.2f} CPU s; load: {row['load_s']:.2f} s, {row['load_cpu_s']:.2f} CPU s"
+                    f"{kind:18} {name:6} {row['stored']:.3f} stored; save: blocked {row['blocked_s']:.2f} s, "
+                    f"there after {row['there_s']:.2f} s, {row['save_cpu_s']:.2f} CPU s; load: "
+                    f"{row['load_s']:.2f} s, {row['load_cpu_s']:.2f} CPU s"
                 )
     if args.json:
         print(json.dumps(results))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Whether threads and prefetch of image decoding have to be chosen: runs beside a training loop that is emulated.
+"""Whether threads and prefetch of image decoding have to be chosen: runs beside a training loop that is
+emulated.
 
 Usage: bench/decode_settings.py [--rounds 5] [--batch 32] [--steps 60] [--images 512] [--json]
 A step of the loop computes for a part of its time (Python, one core) and sleeps for the rest (as one that

@@ -3,8 +3,8 @@
 
 bench/differential.py DIRECTORY [--bytes 755MB] [--changed 0.1] [--rounds 3] [--json]
 
-Four saves a round, of which the first writes everything and is left out; saves as they are and differential ones
-take turns. Medians.
+Four saves a round, of which the first writes everything and is left out; saves as they are and differential
+ones take turns. Medians.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def main() -> None:
         return
     for name, row in result.items():
         print(
-            f"{name:12}  blocked {row['blocked_s']:.3f} s, there after {row['there_s']:.3f} s, {row['cpu_s']:.3f} CPU s, {row['written'] / 1e6:.0f} MB"
+            f"{name:12}  blocked {row['blocked_s']:.3f} s, there after {row['there_s']:.3f} s, "
+            f"{row['cpu_s']:.3f} CPU s, {row['written'] / 1e6:.0f} MB"
         )
 
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """CPU seconds a GB of the digests that MDS shards may have, over one buffer out of the cache.
 
-Usage: .venv/bin/python bench/digests.py [MIB=8] [ROUNDS=7]     Prints a Markdown table; the best round counts.
-The engine uses the same libraries (OpenSSL, xxHash).
+Usage: .venv/bin/python bench/digests.py [MIB=8] [ROUNDS=7]
+
+Prints a Markdown table; the best round counts. The engine uses the same libraries (OpenSSL, xxHash).
 """
 
 from __future__ import annotations

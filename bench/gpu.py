@@ -4,16 +4,18 @@
 Usage: bench/gpu.py [--cases images,tokens,checkpoint] [--rounds 3] [--steps 40] [--profiles none,s3-standard]
 Needs CUDA; torchvision for images.
 
-images: torchvision's ResNet-50 (channels last, bfloat16 autocast, SGD), batches of 256 random crops of 224 x 224 from
-JPEGs of 500 x 375 (about 100 KB), normalised on the GPU. tokens: a transformer of 12 layers (width 768, bfloat16
-autocast, AdamW) over 16 x 2,048 bytes. "resident" takes the same batch, on the GPU, in each step: what the step costs
-by itself; "headrace" takes batches from `headrace sim` in a process of its own, by headrace.torch.Loader(device="cuda")
-at defaults; "item()" also waits for the loss in each step. They are interleaved. GPU times come from CUPTI
-(torch.profiler): "idle" is the part of the time, from the first kernel's begin to the last one's end, in which no
-kernel ran; "overlapped" the part of the copies to the GPU that kernels ran beside. "wait" is the host's, in next().
+images: torchvision's ResNet-50 (channels last, bfloat16 autocast, SGD), batches of 256 random crops of 224 x
+224 from JPEGs of 500 x 375 (about 100 KB), normalised on the GPU. tokens: a transformer of 12 layers (width
+768, bfloat16 autocast, AdamW) over 16 x 2,048 bytes. "resident" takes the same batch, on the GPU, in each
+step: what the step costs by itself; "headrace" takes batches from `headrace sim` in a process of its own, by
+headrace.torch.Loader(device="cuda") at defaults; "item()" also waits for the loss in each step. They are
+interleaved. GPU times come from CUPTI (torch.profiler): "idle" is the part of the time, from the first
+kernel's begin to the last one's end, in which no kernel ran; "overlapped" the part of the copies to the GPU
+that kernels ran beside. "wait" is the host's, in next().
 
-checkpoint: a state of --gigabytes GB in CUDA tensors by a Checkpointer to /dev/shm, with less memory than the state and
-with more, against one pass of copies to a pinned buffer of 256 MiB; then back into the tensors, compared bit by bit.
+checkpoint: a state of --gigabytes GB in CUDA tensors by a Checkpointer to /dev/shm, with less memory than the
+state and with more, against one pass of copies to a pinned buffer of 256 MiB; then back into the tensors,
+compared bit by bit.
 """
 
 from __future__ import annotations

@@ -5,22 +5,24 @@
                   [--link GB/s] [--tell-epochs] [--memory 4GiB] [--loaders 1] [--touch MIB] [--builds DIR,DIR]
                   [--plot FILE.png] [--json]
 
-Sets of 4 KiB samples behind `headrace sim` are read for some epochs, each by a fresh process that sets nothing but
-the memory and what the case names: mds (uint16 tokens, shuffled), mds-in-order, mds-py1e (Mosaic's order), mixture
-(two parts of it), tokens (plain .bin files of them), tar, tfrecord, litdata, parquet, files (20 KB each).
-A rate is GB of samples a second in one epoch, the ramp at its begin included; steady is what came from a quarter of
-the last epoch to 19 twentieths; up is how long it took from the beginning until a quarter of a second brought 90 %
-of that. The knee is the best of `headrace bench fetch` on the same store in the same run, with 16, 64 and 256 reads of
-1 and 8 MiB under way, of files as large as they are. `--plot`: steady and first epoch by the knee, a bar each.
+Sets of 4 KiB samples behind `headrace sim` are read for some epochs, each by a fresh process that sets
+nothing but the memory and what the case names: mds (uint16 tokens, shuffled), mds-in-order, mds-py1e
+(Mosaic's order), mixture (two parts of it), tokens (plain .bin files of them), tar, tfrecord, litdata,
+parquet, files (20 KB each). A rate is GB of samples a second in one epoch, the ramp at its begin included;
+steady is what came from a quarter of the last epoch to 19 twentieths; up is how long it took from the
+beginning until a quarter of a second brought 90 % of that. The knee is the best of `headrace bench fetch` on
+the same store in the same run, with 16, 64 and 256 reads of 1 and 8 MiB under way, of files as large as they
+are. `--plot`: steady and first epoch by the knee, a bar each.
 
-Profiles: those of `headrace sim`; far has 100 ms and 200 MB/s a connection, tenfold 600 ms and 1.25 GB/s in all: 750
-MB under way, as on 100 Gbit/s. Client and simulator share the machine's cores: where no link limits, the knee of two
-leaves none idle. `--link` puts the store behind a link of so many GB/s; what exceeds it is a burst of the simulator.
+Profiles: those of `headrace sim`; far has 100 ms and 200 MB/s a connection, tenfold 600 ms and 1.25 GB/s in
+all: 750 MB under way, as on 100 Gbit/s. Client and simulator share the machine's cores: where no link limits,
+the knee of two leaves none idle. `--link` puts the store behind a link of so many GB/s; what exceeds it is a
+burst of the simulator.
 
-`--loaders`: so many processes at once, each a rank of its own, sharing a control file. `--touch`: before the clock
-runs, a process writes to that much memory and frees it: a virtual machine whose host takes free memory back pays 1 to
-2.5 CPU s/GB for the first touch, which others do not. `--builds`: directories of `pip install --target`, measured in
-turn; default: the package that is installed.
+`--loaders`: so many processes at once, each a rank of its own, sharing a control file. `--touch`: before the
+clock runs, a process writes to that much memory and frees it: a virtual machine whose host takes free memory
+back pays 1 to 2.5 CPU s/GB for the first touch, which others do not. `--builds`: directories of
+`pip install --target`, measured in turn; default: the package that is installed.
 """
 
 from __future__ import annotations
@@ -101,7 +103,8 @@ wanted = max(1, round(0.9 * steady * 1e9 * 0.25 / (count * size / (len(times) - 
 up = next((b - began for a, b in zip(arrived, arrived[wanted:]) if b - a <= 0.25), None)
 end = resource.getrusage(resource.RUSAGE_SELF)
 cpu = end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
-print(json.dumps({"rates": rates, "steady": steady, "up_s": up, "cpu_s_per_gb": cpu / (count * epochs * size / 1e9),
+print(json.dumps({"rates": rates, "steady": steady, "up_s": up,
+                  "cpu_s_per_gb": cpu / (count * epochs * size / 1e9),
                   "rss_bytes": end.ru_maxrss << 10, "peak_bytes": stats["pool.peak_bytes"],
                   "stalls": stats["stall_seconds"]}))
 """
@@ -178,9 +181,11 @@ def show(row: dict[str, Any]) -> None:
     up = "never up" if row["up_s"] is None else f"up after {row['up_s']:.1f} s"
     stalls = ", ".join(f"{name} {s:.1f} s" for name, s in sorted(row["stalls"].items()) if s >= 0.05)
     print(
-        f"{row['profile']:12} {row['case']:13} {row['build'] or 'installed':14} {rates}, steady {row['steady']:.2f} of {row['knee']:.2f} GB/s, "
-        f"{row['cpu_s_per_gb']:.2f} CPU s/GB, {row['rss_bytes'] >> 20} MiB resident, slowest {row['slowest']:.2f}\n"
-        f"    {'#' * round(BAR * steady):{BAR}}| {steady:.2f}, first {first:.2f}, {up}; waited: {stalls or 'never'}",
+        f"{row['profile']:12} {row['case']:13} {row['build'] or 'installed':14} {rates}, steady "
+        f"{row['steady']:.2f} of {row['knee']:.2f} GB/s, "
+        f"{row['cpu_s_per_gb']:.2f} CPU s/GB, {row['rss_bytes'] >> 20} MiB resident, slowest "
+        f"{row['slowest']:.2f}\n    {'#' * round(BAR * steady):{BAR}}| {steady:.2f}, first {first:.2f}, "
+        f"{up}; waited: {stalls or 'never'}",
         flush=True,
     )
 

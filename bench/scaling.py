@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Images and tokens a second with 1, 2, 4, ... threads of the engine: how near to linear.
 
-Usage: bench/scaling.py [--workers 1,2,4,8,16] [--cases images,tokens] [--rounds 3] [--seconds 3] [--sources files,s3]
-images: JPEGs of 500 x 375 (about 100 KB) to random crops of 224 x 224, batches of 256. tokens: samples of 4 KiB in MDS,
-batches of 512. Both lie in /dev/shm: `files` reads them from there, `s3` through `headrace sim` on loopback, in a
-process of its own with a thread for each four cores. Settings are interleaved; a run counts from the end of its first
-epoch on, for --seconds and to the end of an epoch. "memcpy" beside the tokens: so many threads that copy 64 MiB each.
-"of linear" is the rate over the threads times the rate with the fewest; "cores" what CPU time the process took.
+Usage: bench/scaling.py [--workers 1,2,4,8,16] [--cases images,tokens] [--rounds 3] [--seconds 3]
+                        [--sources files,s3]
+
+images: JPEGs of 500 x 375 (about 100 KB) to random crops of 224 x 224, batches of 256. tokens: samples of
+4 KiB in MDS, batches of 512. Both lie in /dev/shm: `files` reads them from there, `s3` through `headrace sim`
+on loopback, in a process of its own with a thread for each four cores. Settings are interleaved; a run counts
+from the end of its first epoch on, for --seconds and to the end of an epoch. "memcpy" beside the tokens: so
+many threads that copy 64 MiB each. "of linear" is the rate over the threads times the rate with the fewest;
+"cores" what CPU time the process took.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """How long a load takes by several processes of this machine, each reading what it needs, and sharing it.
 
-bench/shared_loads.py [DIRECTORY] [--bytes 256MB] [--ranks 1,2,4,8] [--profile s3-standard] [--total 1GB] [--rounds 3]
+bench/shared_loads.py [DIRECTORY] [--bytes 256MB] [--ranks 1,2,4,8] [--profile s3-standard] [--total 1GB]
+[--rounds 3]
                       [--json]
 
-A state of 16 matrices of float32, saved once by one process to a simulator in another; then loaded into replicas
-(each rank wants all of it) and into columns (each rank a share of every row). Ways take turns; medians of the slowest
-rank's time, and bytes of data files that the simulator has sent for each byte of the state. The first load of a
-process, which makes connections, is left out.
+A state of 16 matrices of float32, saved once by one process to a simulator in another; then loaded into
+replicas (each rank wants all of it) and into columns (each rank a share of every row). Ways take turns;
+medians of the slowest rank's time, and bytes of data files that the simulator has sent for each byte of the
+state. The first load of a process, which makes connections, is left out.
 """
 
 from __future__ import annotations
@@ -162,7 +163,8 @@ def main() -> None:
         print(json.dumps(found))
         return
     print(
-        f"{args.size / 1e6:.0f} MB, {args.profile}: seconds of the slowest rank (bytes sent for each of the state)"
+        f"{args.size / 1e6:.0f} MB, {args.profile}: seconds of the slowest rank (bytes sent for each of the "
+        "state)"
     )
     print(f"{'ranks':>5}" + "".join(f"{layout + ', ' + share:>22}" for layout, share in WAYS))
     for world, row in found.items():

@@ -31,7 +31,7 @@ events {{ worker_connections 256; }}
 http {{ access_log off; sendfile on; tcp_nopush on; tcp_nodelay on; keepalive_requests 100000000; open_file_cache max=100;
 client_body_temp_path {temp}/1; proxy_temp_path {temp}/2; fastcgi_temp_path {temp}/3; uwsgi_temp_path {temp}/4; scgi_temp_path {temp}/5;
 server {{ listen 127.0.0.1:{port}; root {root}; }} }}
-"""
+"""  # noqa: E501
 SIMULATOR = """import sys
 from headrace import sim
 with sim.Server(sys.argv[1], port=int(sys.argv[2]), require_signature=False):

@@ -9,9 +9,9 @@ and 80 MB/s a connection, interleaved. Prints percentiles of the time from submi
 completion, the extra requests (hedges and retries of the engine, and what the server counted), and the ratio
 of p99.9. A request that waits for its turn waits in the same queue in both.
 
---loader: what a training loop sees of them: three epochs of a Loader at defaults over 670 blocks of 1 MiB, batches
-of 64 samples of 4 KiB, with 2 % 503, with 1 % of first bytes late, and without; p99.9 and the longest of all waits
-for a batch but the first.
+--loader: what a training loop sees of them: three epochs of a Loader at defaults over 670 blocks of 1 MiB,
+batches of 64 samples of 4 KiB, with 2 % 503, with 1 % of first bytes late, and without; p99.9 and the longest
+of all waits for a batch but the first.
 """
 
 from __future__ import annotations

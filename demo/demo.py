@@ -152,7 +152,8 @@ def pack_shards(demo: Demo) -> None:
             else ""
         )
         demo.note(
-            f"{packed['file_count']:,} files -> {packed['sample_count']:,} samples in {packed['shard_count']} shards, {seconds:.1f} s{kept}"
+            f"{packed['file_count']:,} files -> {packed['sample_count']:,} samples in "
+            f"{packed['shard_count']} shards, {seconds:.1f} s{kept}"
         )
         headrace_json("index", f"s3://linux/{target}")
 
@@ -182,7 +183,8 @@ def stream_everything(demo: Demo) -> None:
         "stats": stats,
     }
     demo.note(
-        f"{samples:,} samples in {seconds:.1f} s = {samples / seconds:,.0f} samples/s, {samples / cpu:,.0f} per CPU second"
+        f"{samples:,} samples in {seconds:.1f} s = {samples / seconds:,.0f} samples/s, {samples / cpu:,.0f} "
+        "per CPU second"
     )
 
 
@@ -288,7 +290,8 @@ def resume_on_one(demo: Demo, endpoint: str) -> None:
     follow(demo, "one-rank", ranks)
     saves = json.loads((demo.runs / "stats-one-rank.json").read_text())["save_s"]
     demo.note(
-        f"{len(saves)} checkpoints saved to the bucket; each held the loop up for {1000 * median(saves):.0f} ms"
+        f"{len(saves)} checkpoints saved to the bucket; each held the loop up for {1000 * median(saves):.0f} "
+        "ms"
     )
 
 
@@ -344,10 +347,12 @@ def prove(demo: Demo) -> None:
     }
     demo.results["loss"] = {"first": losses[0], "last": losses[-1]}
     demo.note(
-        f"[green]each of {sample_count:,} samples exactly once[/] over 2 ranks (steps 0-{resumed_at - 1}) and 1 rank (steps {resumed_at}-{len(batches) - 1})"
+        f"[green]each of {sample_count:,} samples exactly once[/] over 2 ranks (steps 0-{resumed_at - 1}) "
+        f"and 1 rank (steps {resumed_at}-{len(batches) - 1})"
     )
     demo.note(
-        f"[green]all {len(batches)} global batches equal[/] those of an uninterrupted run; {lost} steps after the last checkpoint were redone with the model"
+        f"[green]all {len(batches)} global batches equal[/] those of an uninterrupted run; {lost} steps "
+        "after the last checkpoint were redone with the model"
     )
     demo.note(f"loss {losses[0]:.3f} -> {losses[-1]:.3f}")
 
@@ -412,7 +417,8 @@ def report(demo: Demo) -> None:
         s["stats"]["store.requests"] / s["samples"]
     )
     console.print(
-        f"Packed shards stream {ratio:,.0f} times the samples per second with {requests:,.0f} times fewer requests per sample: why packing matters."
+        f"Packed shards stream {ratio:,.0f} times the samples per second with {requests:,.0f} times fewer "
+        "requests per sample: why packing matters."
     )
     (demo.data / "report.json").write_text(json.dumps(demo.results, indent=1))
     demo.step(f"done; the report is also in {demo.data / 'report.json'}")

@@ -102,7 +102,8 @@ def train(args: argparse.Namespace) -> None:
         shuffle=True,
         seed=args.seed,
         memory=args.memory,
-        unsigned="keep",  # uint16 as they are stored: their bytes are compared later, and the model takes a copy.
+        # uint16 as they are stored: their bytes are compared later, and the model takes a copy.
+        unsigned="keep",
     )
     model = ByteTransformer(length=1024)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)

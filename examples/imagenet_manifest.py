@@ -1,7 +1,9 @@
-"""Lists the images of ImageNet with their labels, in an order that mixes the classes: metadata.jsonl beside them.
+"""Lists the images of ImageNet with their labels, in an order that mixes the classes: metadata.jsonl beside
+them.
 
 python examples/imagenet_manifest.py /data/imagenet/train      # class folders: n01440764/n01440764_18.JPEG
-python examples/imagenet_manifest.py /data/imagenet/val --classes /data/imagenet/train --solution LOC_val_solution.csv
+python examples/imagenet_manifest.py /data/imagenet/val --classes /data/imagenet/train --solution
+LOC_val_solution.csv
 """
 
 import argparse

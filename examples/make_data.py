@@ -1,6 +1,7 @@
 """Makes small data for these examples: coloured shapes as JPEGs with labels 0 .. 3, or tokens of text.
 
-python examples/make_data.py images /tmp/images [--count 512]     # python examples/make_data.py tokens /tmp/tokens
+python examples/make_data.py images /tmp/images [--count 512]
+python examples/make_data.py tokens /tmp/tokens
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Plain PyTorch with DistributedDataParallel, resumable at any step.
 
 torchrun --nproc-per-node 2 examples/pytorch_ddp.py /tmp/images --checkpoint run
-torchrun --nproc-per-node 2 examples/pytorch_ddp.py /tmp/images --checkpoint run --resume   # or on 1, 4, ... processes
+torchrun --nproc-per-node 2 examples/pytorch_ddp.py /tmp/images --checkpoint run --resume  # or on 1, 4, ...
 """
 
 import argparse

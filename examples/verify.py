@@ -15,7 +15,8 @@ args = parser.parse_args()
 # With the index beside the data (headrace index URL) a broken record does not hide those behind it.
 report = hr.verify(args.data, use_index=True, most_problems=1_000_000)
 print(json.dumps({"samples": report.samples, "good": report.samples_ok, "problems": report.problem_count}))
-# Or by a file that other programs take: headrace verify URL --quarantine bad.jsonl, and Loader(quarantine="bad.jsonl").
+# Or by a file that other programs take: headrace verify URL --quarantine bad.jsonl, and
+# Loader(quarantine="bad.jsonl").
 bad = [
     position
     for problem in report.problems

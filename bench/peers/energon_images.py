@@ -1,4 +1,5 @@
-"""megatron-energon over tar files of JPEGs: what images.py reads with it, apart since its classes need it to be there."""
+"""megatron-energon over tar files of JPEGs: what images.py reads with it, apart since its classes need it to
+be there."""
 
 from __future__ import annotations
 

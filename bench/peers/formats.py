@@ -354,7 +354,10 @@ def prepare(case: str, data: Path, samples: int) -> Path:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         # In a process of its own: some writers leave threads and settings behind.
-        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import formats, pathlib; formats.{make.__name__}(pathlib.Path({str(root)!r}), {samples})"
+        code = (
+            f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import formats, pathlib; "
+            f"formats.{make.__name__}(pathlib.Path({str(root)!r}), {samples})"
+        )
         subprocess.run(
             [sys.executable, "-c", code], check=True, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
         )

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Reading through fsspec: Headrace's file system beside s3fs and obstore, everything at its defaults.
 
-    bench/peers/fsspec_reads.py [--rounds 3] [--mib 1024] [--profiles none,s3-standard] [--clients headrace,s3fs,obstore]
+    bench/peers/fsspec_reads.py [--rounds 3] [--mib 1024] [--profiles none,s3-standard] [--clients
+    headrace,s3fs,obstore]
 
 `ranges`: cat_ranges of 1,000 ranges of 64 KiB at random places; `file`: open() and read(1 MiB) to the end.
-Each run is a process of its own, clients take turns, the simulator runs beside them (`none`: loopback). CPU is
-the client's process, user and system, without its start. s3fs runs in the venv of `tools/setup test` for clients.
+Each run is a process of its own, clients take turns, the simulator runs beside them (`none`: loopback). CPU
+is the client's process, user and system, without its start. s3fs runs in the venv of `tools/setup test` for
+clients.
 """
 
 from __future__ import annotations
@@ -118,7 +120,8 @@ def measure(profile: str, directory: Path, arguments: argparse.Namespace) -> Non
         spread = " ".join(f"{one['seconds']:.2f}" for one in runs)
         rate, cost = size[task] / seconds / 1e6, cpu / size[task] * 1e9
         print(
-            f"{profile:12} {task:7} {client:9} {seconds:7.2f} s ({spread})  {rate:7.0f} MB/s  {cost:6.2f} CPU s/GB",
+            f"{profile:12} {task:7} {client:9} {seconds:7.2f} s ({spread})  {rate:7.0f} MB/s  {cost:6.2f} "
+            "CPU s/GB",
             flush=True,
         )
 

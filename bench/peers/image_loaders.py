@@ -200,7 +200,8 @@ def spdl_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
 
 
 def grain_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
-    """Over ArrayRecord, the format it is made for, in threads: torchvision decodes and resizes without the GIL."""
+    """Over ArrayRecord, the format it is made for, in threads: torchvision decodes and resizes without the
+    GIL."""
     import grain  # type: ignore[import-not-found]
 
     options = grain.ReadOptions(num_threads=max(1, args.workers), prefetch_buffer_size=2 * BATCH)
@@ -225,7 +226,8 @@ def grain_images(args: argparse.Namespace) -> Any:
 
 
 def energon_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
-    """Over the tar files of webdataset, from the local disk: to it, a store is msc://, with packages of its own."""
+    """Over the tar files of webdataset, from the local disk: to it, a store is msc://, with packages of its
+    own."""
     from energon_images import open_images
 
     yield from open_images(args.data / "energon", transform(args.mode), BATCH, args.workers)

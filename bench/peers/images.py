@@ -4,17 +4,18 @@
     pip install litdata mosaicml-streaming webdataset torchvision    (others: README.md)
     bench/peers/images.py --photos DIR --data /dev/shm/images --rounds 3 [--images 3000] [--mode resize,crop]
 
---photos: a directory of photographs (Debian's plasma-workspace-wallpapers), which are cut into tiles. The same
-tiles are written as MDS, LitData chunks, WebDataset tars and files, and served by `headrace sim` (profile none)
-on loopback; `files` (a DataLoader), tf.data, DALI (its CPU pipeline), SPDL, Grain (ArrayRecord), megatron-energon (the tar files)
-and FFCV read local files. Each read is a fresh process with an empty cache,
-interleaved; CPU is user + system time of it and its children from the end of the imports to the last batch. Peers
-decode by torchvision (libjpeg-turbo) with transforms v2, in --workers processes (0: in their own).
+--photos: a directory of photographs (Debian's plasma-workspace-wallpapers), which are cut into tiles. The
+same tiles are written as MDS, LitData chunks, WebDataset tars and files, and served by `headrace sim`
+(profile none) on loopback; `files` (a DataLoader), tf.data, DALI (its CPU pipeline), SPDL, Grain
+(ArrayRecord), megatron-energon (the tar files) and FFCV read local files. Each read is a fresh process with
+an empty cache, interleaved; CPU is user + system time of it and its children from the end of the imports to
+the last batch. Peers decode by torchvision (libjpeg-turbo) with transforms v2, in --workers processes (0: in
+their own).
 
 Peers that need packages of their own get them by --path dali=DIR or --python tfdata=EXECUTABLE.
 
-resize: to 224 x 224, antialiased bilinear, all pixels decoded (`exact`; `headrace-fast` decodes at a fraction of the
-size where that is enough). crop: random resized crop and flip.
+resize: to 224 x 224, antialiased bilinear, all pixels decoded (`exact`; `headrace-fast` decodes at a fraction
+of the size where that is enough). crop: random resized crop and flip.
 """
 
 from __future__ import annotations

@@ -174,7 +174,8 @@ def main() -> int:
             )
             list_.append(count / answer["cpu_s"])
             print(
-                f"{name:18} {count:7} files {answer['cpu_s']:7.2f} CPU s {answer['wall_s']:7.2f} s {count / answer['cpu_s']:9,.0f} files/CPU s",
+                f"{name:18} {count:7} files {answer['cpu_s']:7.2f} CPU s {answer['wall_s']:7.2f} s "
+                f"{count / answer['cpu_s']:9,.0f} files/CPU s",
                 file=sys.stderr,
             )
     shutil.rmtree(target, ignore_errors=True)

@@ -164,13 +164,15 @@ def main() -> None:
                 seconds[name].append(cpu() - before)
                 walls[name].append(time.monotonic() - started)
     print(
-        f"{size / 1e6:,.0f} MB, {count:,} rows, zstd, {arguments.kind}; median of {arguments.rounds} interleaved rounds"
+        f"{size / 1e6:,.0f} MB, {count:,} rows, zstd, {arguments.kind}; median of {arguments.rounds} "
+        "interleaved rounds"
     )
     for name in arguments.only:
         used, wall = statistics.median(seconds[name]), statistics.median(walls[name])
         first = statistics.median(seconds[arguments.only[0]])
         print(
-            f"{name:8} {used:7.2f} CPU s  {size / used / 1e6:7.0f} MB/CPU s  {count / used:10,.0f} rows/CPU s  {used / first:5.2f} x  wall {wall:6.2f} s"
+            f"{name:8} {used:7.2f} CPU s  {size / used / 1e6:7.0f} MB/CPU s  {count / used:10,.0f} rows/CPU "
+            f"s  {used / first:5.2f} x  wall {wall:6.2f} s"
         )
 
 

@@ -4,12 +4,13 @@
     pip install mosaicml-streaming webdataset; DALI by --path dali=DIR
     bench/peers/train.py --rounds 3 [--samples 3200] [--epochs 3] [--loaders headrace,dali]
 
-One H100: batches of 400 records of 114,660 random bytes, 224 ms a step, which it sleeps. The same records lie as
-TFRecord, MDS and tar files, served by `headrace sim` (profile none) on loopback; DALI reads the local TFRecord
-files. Each loader delivers what is stored, as it is cheapest for it: nothing is decoded. Each run is a fresh
-process with an empty cache, interleaved; CPU is user and system time of it and its children from the end of the
-imports on, without the simulator's. Peers run --workers processes or threads that stay from epoch to epoch.
-Accelerators a core: utilisation divided by cores used, CPU by the seconds of the epochs, as `headrace bench train` has it.
+One H100: batches of 400 records of 114,660 random bytes, 224 ms a step, which it sleeps. The same records lie
+as TFRecord, MDS and tar files, served by `headrace sim` (profile none) on loopback; DALI reads the local
+TFRecord files. Each loader delivers what is stored, as it is cheapest for it: nothing is decoded. Each run is
+a fresh process with an empty cache, interleaved; CPU is user and system time of it and its children from the
+end of the imports on, without the simulator's. Peers run --workers processes or threads that stay from epoch
+to epoch. Accelerators a core: utilisation divided by cores used, CPU by the seconds of the epochs, as
+`headrace bench train` has it.
 """
 
 from __future__ import annotations

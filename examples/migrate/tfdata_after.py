@@ -1,4 +1,5 @@
-"""The same with Headrace: the same TFRecords; batches are numpy arrays, and TensorFlow need not be installed."""
+"""The same with Headrace: the same TFRecords; batches are numpy arrays, and TensorFlow need not be
+installed."""
 
 from common_keras import BATCH, EPOCHS, PATH, SIZE, Training
 

@@ -154,8 +154,8 @@ class Apt:
             self._download_version(package, version, folder)
         except BuildError as why:
             raise BuildError(
-                f"{why}\n{package} {version} is not to be had. If Debian has replaced that version by a newer one: "
-                "packaging/wheels/build.py --update-lock"
+                f"{why}\n{package} {version} is not to be had. If Debian has replaced that version by a "
+                "newer one: packaging/wheels/build.py --update-lock"
             ) from None
         if not self._is_locked(package, folder):
             raise BuildError(f"the files of {package} in {folder} are not those that {LOCK.name} names")

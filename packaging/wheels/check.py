@@ -14,7 +14,7 @@ from pathlib import Path
 
 LARGEST_BYTES = 12 << 20
 # Of manylinux_2_28: what every glibc system has. Everything else must be inside.
-SYSTEM_LIBRARIES = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}  # fmt: skip
+SYSTEM_LIBRARIES = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}  # fmt: skip  # noqa: E501
 
 
 class BadWheelError(Exception):

@@ -29,15 +29,16 @@ class Target:
         return self.abi_tag == "abi3"
 
 
-# The stable ABI of 3.12 serves all that came after; what it leaves out of newer headers, the compiler does not see.
+# The stable ABI of 3.12 serves all that came after; what it leaves out of newer headers, the compiler does
+# not see.
 TARGETS = [
     Target("cp310", "cp310", "3.10"),
     Target("cp311", "cp311", "3.11"),
     Target("cp312", "abi3", "3.13"),
 ]
 
-# Debian has no Python 3.10: from the jar that brings it to Java programs. Its pyconfig.h, of x86-64, says nothing that is
-# not so on aarch64 too: both are LP64 and little-endian.
+# Debian has no Python 3.10: from the jar that brings it to Java programs. Its pyconfig.h, of x86-64, says
+# nothing that is not so on aarch64 too: both are LP64 and little-endian.
 JAR = "org.bytedeco:cpython:3.10.8-1.5.8:jar:linux-x86_64"
 JAR_SHA256 = "2f101b1aa06effdbda3c318c1728b13f22b571707c7b7704abaf5d19a33aa981"
 

@@ -140,12 +140,12 @@ def build_lame(job: Job) -> None:
     run(["make", "install"], job.source, job.chain.environment)
 
 
-# What no part of Headrace asks of OpenSSL stays out. The configuration file of another OpenSSL, the system's, is not
-# read: it may name modules and options that this one lacks.
+# What no part of Headrace asks of OpenSSL stays out. The configuration file of another OpenSSL, the system's,
+# is not read: it may name modules and options that this one lacks.
 OPENSSL = """
 no-shared no-tests no-docs no-apps no-module no-legacy no-engine no-autoload-config no-quic no-dtls no-cmp no-ts no-srp
 no-comp no-ssl3
-"""
+"""  # noqa: E501
 
 
 def build_openssl(job: Job) -> None:
@@ -169,8 +169,8 @@ class Library:
 LIBRARIES = [
     Library("zlib", build_zlib),
     Library("bzip2", build_bzip2),
-    Library("xz-utils", CMake(off="XZ_NLS XZ_DOC XZ_TOOL_XZ XZ_TOOL_XZDEC XZ_TOOL_LZMADEC XZ_TOOL_LZMAINFO XZ_TOOL_SCRIPTS")),
-    Library("libzstd", CMake("build/cmake", on="ZSTD_BUILD_STATIC", off="ZSTD_BUILD_SHARED ZSTD_BUILD_PROGRAMS ZSTD_BUILD_TESTS")),
+    Library("xz-utils", CMake(off="XZ_NLS XZ_DOC XZ_TOOL_XZ XZ_TOOL_XZDEC XZ_TOOL_LZMADEC XZ_TOOL_LZMAINFO XZ_TOOL_SCRIPTS")),  # noqa: E501
+    Library("libzstd", CMake("build/cmake", on="ZSTD_BUILD_STATIC", off="ZSTD_BUILD_SHARED ZSTD_BUILD_PROGRAMS ZSTD_BUILD_TESTS")),  # noqa: E501
     Library("libdeflate", build_libdeflate),
     Library("brotli", build_brotli),
     Library("snappy", build_snappy),
@@ -187,13 +187,13 @@ LIBRARIES = [
     Library(
         "libwebp",
         CMake(
-            off="WEBP_BUILD_ANIM_UTILS WEBP_BUILD_CWEBP WEBP_BUILD_DWEBP WEBP_BUILD_GIF2WEBP WEBP_BUILD_IMG2WEBP "
+            off="WEBP_BUILD_ANIM_UTILS WEBP_BUILD_CWEBP WEBP_BUILD_DWEBP WEBP_BUILD_GIF2WEBP WEBP_BUILD_IMG2WEBP "  # noqa: E501
             "WEBP_BUILD_VWEBP WEBP_BUILD_WEBPINFO WEBP_BUILD_WEBPMUX WEBP_BUILD_EXTRAS"
         ),
     ),
     Library(
         "tiff",
-        CMake(on="jpeg zlib libdeflate lzma zstd webp", off="tiff-tools tiff-tests tiff-contrib tiff-docs tiff-opengl cxx jbig lerc"),
+        CMake(on="jpeg zlib libdeflate lzma zstd webp", off="tiff-tools tiff-tests tiff-contrib tiff-docs tiff-opengl cxx jbig lerc"),  # noqa: E501
         ["zlib", "libdeflate", "xz-utils", "libzstd", "libjpeg-turbo", "libwebp"],
     ),
     Library("libogg", CMake(off="INSTALL_DOCS")),
@@ -201,7 +201,7 @@ LIBRARIES = [
     Library("opus", CMake(off="OPUS_BUILD_PROGRAMS OPUS_BUILD_TESTING")),
     Library(
         "flac",
-        CMake(off="BUILD_CXXLIBS BUILD_PROGRAMS BUILD_EXAMPLES BUILD_DOCS INSTALL_MANPAGES WITH_STACK_PROTECTOR"),
+        CMake(off="BUILD_CXXLIBS BUILD_PROGRAMS BUILD_EXAMPLES BUILD_DOCS INSTALL_MANPAGES WITH_STACK_PROTECTOR"),  # noqa: E501
         ["libogg"],
     ),
     Library("mpg123", CMake("ports/cmake", on="NO_MESSAGES", off="BUILD_PROGRAMS BUILD_LIBOUT123 NETWORK")),

@@ -86,7 +86,8 @@ class Toolchain:
         }
 
     def write(self) -> None:
-        """Puts the compilers and CMake's description of them into ``root``; leaves alone what is there already."""
+        """Puts the compilers and CMake's description of them into ``root``; leaves alone what is there
+        already."""
         self.bin.mkdir(parents=True, exist_ok=True)
         (self.prefix / "lib/pkgconfig").mkdir(parents=True, exist_ok=True)
         for name in ("cc", "c++"):

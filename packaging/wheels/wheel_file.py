@@ -59,7 +59,8 @@ def _compile(wheel: Wheel, headers: list[Path]) -> Path:
     archives = sorted((wheel.chain.prefix / "lib").glob("*.a"))
     defines = {
         "CMAKE_BUILD_TYPE": "Release",
-        # Libraries name the libraries they need in many ways, or not at all. The linker takes what is needed, in any order.
+        # Libraries name the libraries they need in many ways, or not at all. The linker takes what is needed,
+        # in any order.
         "CMAKE_CXX_STANDARD_LIBRARIES": " ".join(map(str, archives)),
         "CMAKE_TOOLCHAIN_FILE": wheel.chain.file,
         "CMAKE_MODULE_LINKER_FLAGS": "-Wl,--gc-sections -s",
@@ -70,7 +71,8 @@ def _compile(wheel: Wheel, headers: list[Path]) -> Path:
         "HEADRACE_PYTHON_STABLE_ABI": "ON" if wheel.target.is_stable else "OFF",
         "HEADRACE_PYTHON_VERSION": wheel.target.headers_version,
         "HEADRACE_UNITY": "ON",
-        # TLS descriptors: glibc before 2.40 may clobber vector registers when it resolves one (glibc bug 31372).
+        # TLS descriptors: glibc before 2.40 may clobber vector registers when it resolves one (glibc bug
+        # 31372).
         "NB_HAS_MTLS_GNU2": "OFF",
         "OPENSSL_USE_STATIC_LIBS": "ON",
         "Python_EXECUTABLE": sys.executable,
@@ -93,8 +95,12 @@ def _nanobind_licence() -> Path:
 
 
 def _write_metadata(wheel: Wheel) -> None:
-    """As scikit-build-core writes it for `pip install .`, with our tags and the licences of what is inside."""
-    code = "import sys; from scikit_build_core.build import prepare_metadata_for_build_wheel as w; print(w(sys.argv[1]))"
+    """As scikit-build-core writes it for `pip install .`, with our tags and the licences of what is
+    inside."""
+    code = (
+        "import sys; from scikit_build_core.build import prepare_metadata_for_build_wheel as w; "
+        "print(w(sys.argv[1]))"
+    )
     name = run([sys.executable, "-c", code, str(wheel.stage)], REPOSITORY).splitlines()[-1]
     folder = wheel.stage / name
     (folder / "RECORD").unlink(missing_ok=True)

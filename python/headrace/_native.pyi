@@ -192,7 +192,8 @@ class ObjectInfo:
     @property
     def settings(self) -> ObjectSettings | None:
         """
-        Those that it was written with, as keyword arguments of Store.put(); None when they were not asked for (listings) or the store keeps none (files).
+        Those that it was written with, as keyword arguments of Store.put(); None when they were not asked for
+        (listings) or the store keeps none (files).
         """
 
     @property

@@ -41,7 +41,8 @@ def _array(value: Any, where: str) -> tuple[npt.NDArray[Any], str]:
 
 
 def _column(samples: Sequence[Sample], name: str, fill: Any = 0) -> tuple[list[npt.NDArray[Any]], str]:
-    """Values of a column, each with at least one axis, and the dtype whose bits they are where numpy lacks it.
+    """Values of a column, each with at least one axis, and the dtype whose bits they are where numpy lacks
+    it.
 
     :param fill: where all are empty lists, they have the dtype of this.
     """
@@ -76,8 +77,8 @@ def _common_dtype(arrays: list[npt.NDArray[Any]], name: str) -> np.dtype[Any]:
             is_same = (array.astype(dtype).astype(array.dtype) == array).all()
         if not is_same:
             raise InvalidArgumentError(
-                f"column {name!r}, sample {row} of the batch, has {array.dtype} that {dtype}, which all samples "
-                "fit into, would round: give all the same dtype"
+                f"column {name!r}, sample {row} of the batch, has {array.dtype} that {dtype}, which all "
+                "samples fit into, would round: give all the same dtype"
             )
     return dtype
 
@@ -147,8 +148,8 @@ class _Pad:
         shapes = {array.shape[1:] for array in arrays}
         if len(shapes) > 1:
             raise InvalidArgumentError(
-                f"column {name!r} has values of {' and '.join(map(str, sorted(shapes)))} behind the first axis: they "
-                "are filled up along that alone"
+                f"column {name!r} has values of {' and '.join(map(str, sorted(shapes)))} behind the first "
+                "axis: they are filled up along that alone"
             )
         longest = max(map(len, arrays))
         length = self.length
@@ -156,7 +157,8 @@ class _Pad:
             length = -(-longest // self.multiple_of) * self.multiple_of
         if longest > length and not self.truncate:
             raise InvalidArgumentError(
-                f"column {name!r} has a value of {longest}, and length={length}: raise it, or give truncate=True"
+                f"column {name!r} has a value of {longest}, and length={length}: raise it, or give "
+                "truncate=True"
             )
         dtype = _common_dtype(arrays, name)
         filling = _filling(self.value, dtype, bits, "value")

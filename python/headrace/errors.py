@@ -100,8 +100,9 @@ class UnsupportedError(HeadraceError, NotImplementedError):
 
 
 class UserCodeError(HeadraceError, RuntimeError):
-    """A function that was given to ``map()``, ``filter()`` or ``collate()`` ended its worker process again and
-    again, cannot be loaded there, or raised what cannot be sent; one that a conversion calls raised anything."""
+    """A function that was given to ``map()``, ``filter()`` or ``collate()`` ended its worker process again
+    and again, cannot be loaded there, or raised what cannot be sent; one that a conversion calls raised
+    anything."""
 
     code = "user_code"
 

@@ -50,7 +50,8 @@ def _batch_axes(sharding: NamedSharding) -> tuple[str, ...]:
     first, *others = tuple(sharding.spec) or (None,)
     if any(entry is not None for entry in others):
         raise InvalidArgumentError(
-            f"sharding={sharding.spec}: only the first axis of a batch, its samples, may be split: PartitionSpec({first!r})"
+            f"sharding={sharding.spec}: only the first axis of a batch, its samples, may be split: "
+            f"PartitionSpec({first!r})"
         )
     return (first,) if isinstance(first, str) else tuple(first or ())
 
@@ -69,8 +70,9 @@ def _find_part(sharding: NamedSharding) -> _Part:
     for index, held in by_process.items():
         if held != set(range(min(held), min(held) + count)) or min(held) % count:
             raise InvalidArgumentError(
-                f"sharding: process {index} would have parts {sorted(held)} of the {shards} parts of a batch, which is no stretch like those of "
-                "the other processes: order the mesh's devices by process along the axes of the samples"
+                f"sharding: process {index} would have parts {sorted(held)} of the {shards} parts of a "
+                "batch, which is no stretch like those of the other processes: order the mesh's devices by "
+                "process along the axes of the samples"
             )
     return _Part(min(own) // count, shards // count, count)
 
@@ -83,7 +85,8 @@ def _narrowed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     limits = np.iinfo(kind)
     if array.size and (array.min() < limits.min or array.max() > limits.max):
         raise InvalidArgumentError(
-            f"numbers between {array.min()} and {array.max()} do not fit into {np.dtype(kind)}, which JAX has in the place of "
+            f"numbers between {array.min()} and {array.max()} do not fit into {np.dtype(kind)}, which JAX "
+            "has in the place of "
             f'{array.dtype}: jax.config.update("jax_enable_x64", True), or leave the column out (columns=)'
         )
     return array.astype(kind)
@@ -93,16 +96,16 @@ class Loader(Mappable["Loader"], Facade):
     """A :class:`headrace.Loader` whose batches hold arrays of JAX; takes the same arguments, and has the same
     methods.
 
-    Fixed columns and ``mask`` become arrays; JAX keeps the engine's memory as long as it needs it, and on CPUs
-    arrays may lie in it. Other columns stay lists, and ``ids`` numpy's int64: of this process's rows. Without
-    ``jax_enable_x64`` whole numbers of 64 bits become such of 32, and floats too, as everywhere in JAX; whole
-    numbers that do not fit are an error. Columns of bfloat16 have that dtype. Functions of :meth:`map` get numpy
-    arrays.
+    Fixed columns and ``mask`` become arrays; JAX keeps the engine's memory as long as it needs it, and on
+    CPUs arrays may lie in it. Other columns stay lists, and ``ids`` numpy's int64: of this process's rows.
+    Without ``jax_enable_x64`` whole numbers of 64 bits become such of 32, and floats too, as everywhere in
+    JAX; whole numbers that do not fit are an error. Columns of bfloat16 have that dtype. Functions of
+    :meth:`map` get numpy arrays.
 
-    :param sharding: a ``NamedSharding`` whose first axis splits the samples. Arrays are then those of the global
-        batch (``batch_size`` times the processes, or times the parts where processes have the same rows), of
-        which this process reads its part: ``rank`` and ``world_size`` follow from the sharding. Not with
-        ``epoch_end="uneven"``.
+    :param sharding: a ``NamedSharding`` whose first axis splits the samples. Arrays are then those of the
+        global batch (``batch_size`` times the processes, or times the parts where processes have the same
+        rows), of which this process reads its part: ``rank`` and ``world_size`` follow from the sharding. Not
+        with ``epoch_end="uneven"``.
     :param device: where arrays go without ``sharding`` (default: JAX's default device).
     """
 
@@ -142,8 +145,8 @@ class Loader(Mappable["Loader"], Facade):
         part = _find_part(sharding)
         if given not in ((None, None), (part.rank, part.parts)):
             raise InvalidArgumentError(
-                f"rank={given[0]!r}, world_size={given[1]!r}: by its sharding this process has part {part.rank} of {part.parts} of a batch; "
-                "leave them out"
+                f"rank={given[0]!r}, world_size={given[1]!r}: by its sharding this process has part "
+                f"{part.rank} of {part.parts} of a batch; leave them out"
             )
         size = arguments.get("batch_size", 0)
         if isinstance(size, int) and size % part.shards:
@@ -162,9 +165,9 @@ class Loader(Mappable["Loader"], Facade):
         return mapped
 
     def __iter__(self) -> Iterator[Any]:
-        """From the position to the end of the epoch, as :meth:`headrace.Loader.__iter__`: after a loop that was
-        left early the rest of its epoch, after one that came to its end the next epoch. :meth:`reset` goes back
-        to the first batch."""
+        """From the position to the end of the epoch, as :meth:`headrace.Loader.__iter__`: after a loop that
+        was left early the rest of its epoch, after one that came to its end the next epoch. :meth:`reset`
+        goes back to the first batch."""
         batches = iter(self._loader)
         return Epoch(lambda: self._received(self._converted, next(batches, None)))
 
@@ -196,7 +199,8 @@ class Loader(Mappable["Loader"], Facade):
             return jax.device_put(value, self._device)
         if value.ndim == 0 or value.shape[0] != self._loader.batch_size:
             raise InvalidArgumentError(
-                f"an array of shape {value.shape} is no part of a global batch, of which each process has {self._loader.batch_size} rows: with "
+                f"an array of shape {value.shape} is no part of a global batch, of which each process has "
+                f"{self._loader.batch_size} rows: with "
                 'sharding= functions keep the number of samples (filter(holes="mask"))'
             )
         shape = (value.shape[0] * self._part.parts, *value.shape[1:])

@@ -59,7 +59,8 @@ class Batch(_NumpyBatch):
 
         moved = Batch({name: move(value) for name, value in self.items()})
         for name in _NumpyBatch.__slots__:
-            # Whoever converts the columns of a batch makes another of them alone (Lightning, precision="64-true").
+            # Whoever converts the columns of a batch makes another of them alone (Lightning,
+            # precision="64-true").
             if hasattr(self, name):
                 setattr(moved, name, move(getattr(self, name)))
         return moved
@@ -117,15 +118,17 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
     Arguments are those of :class:`headrace.Loader`, and:
 
     :param pin_memory: copy tensors to pinned memory (needs CUDA). For loops that move batches themselves.
-    :param device: put tensors there, those of ``ids``, ``mask`` and of lists of tensors too. CUDA: through two
-        pinned buffers of a batch's size (outside of ``memory``), by a stream of their own; the stream that is
-        current when a batch is asked for waits for it, the caller does not. ``"cuda"`` is the device that is
-        current at the first batch. ``"cpu"`` changes nothing.
+    :param device: put tensors there, those of ``ids``, ``mask`` and of lists of tensors too. CUDA: through
+        two pinned buffers of a batch's size (outside of ``memory``), by a stream of their own; the stream
+        that is current when a batch is asked for waits for it, the caller does not. ``"cuda"`` is the device
+        that is current at the first batch. ``"cpu"`` changes nothing.
     :param transform: called with each batch; what it returns is delivered, a dict of a model's arguments for
-        example. In the caller (or a DataLoader's worker), after the functions of :meth:`map`, whose samples and batches hold tensors.
-    :param unsigned: ``"widen"``: numbers of uint16 come as int32 and those of uint32 as int64, in copies, since
-        torch indexes and computes with neither, also within lists; functions see them so too, and what they
-        return is treated alike. ``"keep"``: as they are, without a copy. uint64 stays uint64, uint8 uint8.
+        example. In the caller (or a DataLoader's worker), after the functions of :meth:`map`, whose samples
+        and batches hold tensors.
+    :param unsigned: ``"widen"``: numbers of uint16 come as int32 and those of uint32 as int64, in copies,
+        since torch indexes and computes with neither, also within lists; functions see them so too, and what
+        they return is treated alike. ``"keep"``: as they are, without a copy. uint64 stays uint64, uint8
+        uint8.
     """
 
     # What a DataLoader has. The loader assembles batches itself, so torch's constructor has nothing to do.
@@ -137,7 +140,8 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
     worker_init_fn = None
     generator = None
     persistent_workers = False
-    # Composer asks whether workers are running, and ends the epoch that a checkpoint has seen the last batch of.
+    # Composer asks whether workers are running, and ends the epoch that a checkpoint has seen the last batch
+    # of.
     _iterator = None
     _is_epoch_over = False
     collate_fn = staticmethod(take_only)
@@ -206,9 +210,10 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
         return self._conversion(self._transform)
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        """From the position to the end of the epoch, as :meth:`headrace.Loader.__iter__`: after a loop that was
-        left early the rest of its epoch, after one that came to its end the next epoch. :meth:`reset` goes back
-        to the first batch. Loops of Lightning's and Composer's that evaluate or predict always begin there."""
+        """From the position to the end of the epoch, as :meth:`headrace.Loader.__iter__`: after a loop that
+        was left early the rest of its epoch, after one that came to its end the next epoch. :meth:`reset`
+        goes back to the first batch. Loops of Lightning's and Composer's that evaluate or predict always
+        begin there."""
         if self._is_elsewhere or get_worker_info() is not None:
             return iter(self._in_worker())
         if error := find_wrapper():
@@ -285,7 +290,8 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
             self._loader._start_at(index)
         elif index != self._expected_index:
             raise InvalidArgumentError(
-                f"batch {index} was asked for where batch {self._expected_index} comes next: batches come in their order"
+                f"batch {index} was asked for where batch {self._expected_index} comes next: batches come in "
+                "their order"
             )
         batch = self._loader._next()
         if batch is None:  # Orders of others may leave the last batches empty.
@@ -319,7 +325,8 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
             self._loader.load_state_dict(state)
 
     def go_on_from(self, state: Mapping[str, Any], is_epoch_over: bool) -> None:
-        """As :meth:`load_state_dict`; for Composer, which after the last batch of an epoch wants one more loop over it."""
+        """As :meth:`load_state_dict`; for Composer, which after the last batch of an epoch wants one more
+        loop over it."""
         self.load_state_dict(state)
         self._is_epoch_over = is_epoch_over
 

@@ -64,8 +64,8 @@ def cutmix(
 ) -> Transform:
     """CutMix (Yun et al. 2019), as torchvision's: a rectangle is of the other image, its area the share.
 
-    :param layout: ``"HWC"`` or ``"CHW"``, as in :func:`headrace.decode.image`. Else as :func:`mixup`; images of
-        any dtype.
+    :param layout: ``"HWC"`` or ``"CHW"``, as in :func:`headrace.decode.image`. Else as :func:`mixup`; images
+        of any dtype.
     """
     if layout not in ("HWC", "CHW"):
         raise InvalidArgumentError(f"layout={layout!r} is unknown; there are HWC, CHW")
@@ -129,13 +129,14 @@ class _Mix:
             return labels
         if labels.shape != (count,) or labels.dtype.kind not in "iu":
             raise InvalidArgumentError(
-                f"column {self.labels!r} is {labels.dtype}{list(labels.shape)}; expected class numbers [{count}] or "
-                f"shares of the classes [{count}, {self.classes}]"
+                f"column {self.labels!r} is {labels.dtype}{list(labels.shape)}; expected class numbers "
+                f"[{count}] or shares of the classes [{count}, {self.classes}]"
             )
         wrong = np.flatnonzero((labels < 0) | (labels >= self.classes))
         if wrong.size:
             raise InvalidArgumentError(
-                f"column {self.labels!r} has class {labels[wrong[0]]} in row {wrong[0]}, and classes={self.classes}"
+                f"column {self.labels!r} has class {labels[wrong[0]]} in row {wrong[0]}, and "
+                f"classes={self.classes}"
             )
         shares = np.zeros((count, self.classes), np.float32)
         shares[np.arange(count), labels] = 1
@@ -147,8 +148,8 @@ class _MixUp(_Mix):
     def mix(self, images: npt.NDArray[Any], share: float, rng: np.random.Generator) -> float:
         if images.dtype not in (np.uint8, np.float16, np.float32, np.float64):
             raise InvalidArgumentError(
-                f"column {self.images!r} is {images.dtype}: mixup takes uint8, float16, float32 and float64 (bfloat16 "
-                "has no numbers in numpy: mix on the GPU)"
+                f"column {self.images!r} is {images.dtype}: mixup takes uint8, float16, float32 and float64 "
+                "(bfloat16 has no numbers in numpy: mix on the GPU)"
             )
         blend = _Blend.uint8(share) if images.dtype == np.uint8 else _Blend.floats(images.dtype, share)
         rows = images.reshape(len(images), -1)
@@ -237,7 +238,8 @@ def _column(batch: Mapping[str, Any], name: str) -> npt.NDArray[Any]:
             raise InvalidArgumentError(f"column {name!r} is {lacking}, which numpy lacks: mix on the GPU")
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
         raise InvalidArgumentError(
-            f"column {name!r} is a {type(value).__name__}; expected one array (give images one size with decode=)"
+            f"column {name!r} is a {type(value).__name__}; expected one array (give images one size with "
+            "decode=)"
         )
     return value
 

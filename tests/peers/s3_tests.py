@@ -7,7 +7,8 @@ CHECKOUT is a clone of https://github.com/ceph/s3-tests (it cannot be installed 
 requirements.txt names installed for this Python, or for CHECKOUT/.venv. The names of the claim are in
 s3_tests_claim.txt, one a line.
 
-  --all             every public test that needs no account, policy, lifecycle, ... (by its marks), claimed or not
+  --all             every public test that needs no account, policy, lifecycle, ... (by its marks), claimed
+                    or not
   --endpoint URL    instead of a simulator; with --access-key and --secret-key
   -k EXPRESSION     only these, as in pytest
 

@@ -1,6 +1,6 @@
-"""The tests of PyTorch's distributed checkpoint and of torch_checkpointing over Headrace's storage: only where
-HEADRACE_TORCH_TESTS names test/distributed/checkpoint of a checkout of PyTorch, HEADRACE_TORCH_CHECKPOINTING a
-checkout of torch_checkpointing (no package has these tests)."""
+"""The tests of PyTorch's distributed checkpoint and of torch_checkpointing over Headrace's storage: only
+where HEADRACE_TORCH_TESTS names test/distributed/checkpoint of a checkout of PyTorch,
+HEADRACE_TORCH_CHECKPOINTING a checkout of torch_checkpointing (no package has these tests)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""torchtitan's checkpoint manager over our storage: only where torchtitan is installed (see the README of this folder)."""
+"""torchtitan's checkpoint manager over our storage: only where torchtitan is installed (see the README of
+this folder)."""
 
 from __future__ import annotations
 

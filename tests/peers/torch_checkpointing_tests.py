@@ -2,9 +2,9 @@
 
     python tests/peers/torch_checkpointing_tests.py original|headrace CHECKOUT [arguments of pytest]
 
-CHECKOUT is one of https://github.com/meta-pytorch/torch_checkpointing (its packages on PyPI have no tests), whose
-torch_checkpointing is what is tested. Default: those of FILES that are in CHECKOUT/tests, run in a temporary
-directory. They need expecttest, from PyPI.
+CHECKOUT is one of https://github.com/meta-pytorch/torch_checkpointing (its packages on PyPI have no tests),
+whose torch_checkpointing is what is tested. Default: those of FILES that are in CHECKOUT/tests, run in a
+temporary directory. They need expecttest, from PyPI.
 """
 
 from __future__ import annotations

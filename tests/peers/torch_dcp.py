@@ -3,9 +3,10 @@
     python tests/peers/torch_dcp.py original|headrace|s3 DIRECTORY [FILE ...] [arguments of pytest]
 
 ``headrace``: checkpoints in directories; ``s3``: in a bucket of the simulator. DIRECTORY is
-test/distributed/checkpoint of a checkout of https://github.com/pytorch/pytorch at the version of the torch that is
-installed (no wheel has these tests; Debian's source package has those of its version). They run in a temporary directory, on CPUs with gloo: what asks for GPUs is
-rewritten there. They need expecttest, from PyPI. Default: all of FILES that are in DIRECTORY.
+test/distributed/checkpoint of a checkout of https://github.com/pytorch/pytorch at the version of the torch
+that is installed (no wheel has these tests; Debian's source package has those of its version). They run in a
+temporary directory, on CPUs with gloo: what asks for GPUs is rewritten there. They need expecttest, from
+PyPI. Default: all of FILES that are in DIRECTORY.
 """
 
 from __future__ import annotations

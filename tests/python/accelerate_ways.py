@@ -138,7 +138,8 @@ def wrapped(job: Job) -> Any:
 
 
 def late_group(job: Job) -> Any:
-    """A loader made before the process group, without RANK: every use before the first loop, then the loop."""
+    """A loader made before the process group, without RANK: every use before the first loop, then the
+    loop."""
     rank, world = int(os.environ.pop("RANK")), int(os.environ["WORLD_SIZE"])
     if not job.options.get("half_set"):
         del os.environ["WORLD_SIZE"]

@@ -31,9 +31,10 @@ REQUEST_FAULTS = (
 )
 """What happens to request number ``at``; with "for ever" and expired credentials to all from it on.
 
-kill before, after: the client is killed before the server has the request, or before the answer. stuck: the server
-never has it; stuck answer: it has. corrupt, cut: the server is given other bytes, and no checksum by which it would
-see that. dropped: an upload is answered as if it were there. lost part: completing an upload leaves one out.
+kill before, after: the client is killed before the server has the request, or before the answer. stuck: the
+server never has it; stuck answer: it has. corrupt, cut: the server is given other bytes, and no checksum by
+which it would see that. dropped: an upload is answered as if it were there. lost part: completing an upload
+leaves one out.
 """
 
 _ERROR = '<?xml version="1.0"?><Error><Code>{code}</Code><Message>a fault of the test</Message></Error>'

@@ -1,8 +1,8 @@
 """Saves checkpoints that meet a fault; run by checkpoint_faults.py, one process for many runs.
 
-Each line of the input is a run, as JSON; each line of the output what came of one, in any order. A run's ranks
-are forked from here, where nothing but modules has been loaded: save step 1 undisturbed, then the second save
-with the fault armed. A rank reports what its handle said.
+Each line of the input is a run, as JSON; each line of the output what came of one, in any order. A run's
+ranks are forked from here, where nothing but modules has been loaded: save step 1 undisturbed, then the
+second save with the fault armed. A rank reports what its handle said.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class FolderValues:
 
 
 class CallFault:
-    """A fault at the nth call that the second save makes, of those that reach beyond this process: the store, the
-    data file and the other ranks."""
+    """A fault at the nth call that the second save makes, of those that reach beyond this process: the store,
+    the data file and the other ranks."""
 
     def __init__(self, run: dict[str, Any], rank: int) -> None:
         self._run, self._rank = run, rank

@@ -1,8 +1,9 @@
 """Checkpoints that meet faults: runs of them, and what must be true after each.
 
-A run saves step 1 undisturbed, then step 2 (or step 1 anew) with a fault at one point of it. Whatever the fault: a
-save that says it is there is there, whole and proved; where none says so, what was saved before is loaded with its
-old values, or the new ones, whole; no manifest names what is not there; and the next job goes on.
+A run saves step 1 undisturbed, then step 2 (or step 1 anew) with a fault at one point of it. Whatever the
+fault: a save that says it is there is there, whole and proved; where none says so, what was saved before is
+loaded with its old values, or the new ones, whole; no manifest names what is not there; and the next job goes
+on.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ CALL_FAULTS = (
     "error",
 )
 FILE_FAULTS = ("kill", "disk full", "eio for ever", "eio", "short write", "dropped write", "flipped write")
-"""In the order of checkpoint_fault_calls.c. What a disk has not written, or otherwise than it was told, is read back
-(``check="read"``)."""
+"""In the order of checkpoint_fault_calls.c. What a disk has not written, or otherwise than it was told, is
+read back (``check="read"``)."""
 
 UNREAD_FAULTS = {"dropped write unread": "dropped write", "flipped write unread": "flipped write"}
 """The same as nobody reads it back: the default on disks."""
@@ -197,7 +198,8 @@ class Runner:
         return found
 
     def run(self, cell: Cell, shape: Shape, at: int, seed: int) -> Outcome:
-        """One run, with all that must be true after it. ``at`` < 0: without the fault, to count its points."""
+        """One run, with all that must be true after it. ``at`` < 0: without the fault, to count its
+        points."""
         number = next(self._numbers)
         folder = self._folder / f"run{number}"
         folder.mkdir()
@@ -275,8 +277,9 @@ class Runner:
         return {"memory": "48MiB", "part_bytes": 5 << 20, **options}
 
     def _check_unread(self, run: dict[str, Any], said: str) -> None:
-        """What a save says that nobody has read back may not be there: loading finds it, and takes the one before where
-        that was kept. Never are values others than those that were saved, and what was brought to S3 is there."""
+        """What a save says that nobody has read back may not be there: loading finds it, and takes the one
+        before where that was kept. Never are values others than those that were saved, and what was brought
+        to S3 is there."""
         arguments = self._arguments(run)
         if said == "remote" and run["local"]:
             with Checkpointer(run["url"], **arguments) as far:

@@ -1,4 +1,5 @@
-"""Saves trees of JAX arrays, sharded over four devices, and loads them sharded otherwise: checkpoint_jax.py DIRECTORY."""
+"""Saves trees of JAX arrays, sharded over four devices, and loads them sharded otherwise: checkpoint_jax.py
+DIRECTORY."""
 
 import sys
 from typing import Any

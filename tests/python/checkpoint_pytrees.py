@@ -1,5 +1,5 @@
-"""Saves trees of JAX's own classes and those of others, and loads them: checkpoint_pytrees.py PART DIRECTORY. Ends with
-77 where the part's package is not there."""
+"""Saves trees of JAX's own classes and those of others, and loads them: checkpoint_pytrees.py PART DIRECTORY.
+Ends with 77 where the part's package is not there."""
 
 from __future__ import annotations
 

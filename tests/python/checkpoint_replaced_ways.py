@@ -1,7 +1,7 @@
 """Ranks that load a step which is saved anew meanwhile; run by test_checkpoint_replaced.py.
 
-When it is saved anew is no matter of time: rank 0 does something, then the others wait for the new save before they do
-it.
+When it is saved anew is no matter of time: rank 0 does something, then the others wait for the new save
+before they do it.
 """
 
 from __future__ import annotations

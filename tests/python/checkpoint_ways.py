@@ -158,8 +158,8 @@ def train_step(model: Any, optimizer: torch.optim.Optimizer, step: int) -> None:
 
 
 def train(job: Job) -> Any:
-    """FSDP2 (or DDP) on some ranks: from the last checkpoint on, if there is one; a checkpoint after each step.
-    Returns the weights at the end."""
+    """FSDP2 (or DDP) on some ranks: from the last checkpoint on, if there is one; a checkpoint after each
+    step. Returns the weights at the end."""
     begin(job)
     torch.use_deterministic_algorithms(True)
     model, optimizer = to_train(job)

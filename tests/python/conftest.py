@@ -41,8 +41,8 @@ def pytest_sessionstart() -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _little_garbage() -> None:
-    """What frameworks and earlier modules have left is looked through no more: each collection of a process that
-    has all of them loaded takes a second."""
+    """What frameworks and earlier modules have left is looked through no more: each collection of a process
+    that has all of them loaded takes a second."""
     gc.collect()
     gc.freeze()
 
@@ -156,7 +156,8 @@ def write_mds(
     samples: list[dict[str, bytes]],
     per_shard: int = 100,
 ) -> Path:
-    """MDS by hand: ``columns`` maps names to (encoding, fixed size or None), ``samples`` hold encoded bytes."""
+    """MDS by hand: ``columns`` maps names to (encoding, fixed size or None), ``samples`` hold encoded
+    bytes."""
     names = sorted(columns)
     config = {
         "column_encodings": [columns[n][0] for n in names],

@@ -1,5 +1,5 @@
-"""A small Hugging Face hub on loopback: repositories with commits, listings in pages, private and gated ones, small
-files from the hub itself and large ones by signed links to another server, which end."""
+"""A small Hugging Face hub on loopback: repositories with commits, listings in pages, private and gated ones,
+small files from the hub itself and large ones by signed links to another server, which end."""
 
 from __future__ import annotations
 

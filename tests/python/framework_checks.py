@@ -1,4 +1,5 @@
-"""What the tests of training loops of others share: data, jobs, and what a resumed run must have delivered."""
+"""What the tests of training loops of others share: data, jobs, and what a resumed run must have
+delivered."""
 
 from __future__ import annotations
 

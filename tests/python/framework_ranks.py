@@ -124,7 +124,8 @@ def _child(way: Callable[[Job], Any], job: Job, environment: dict[str, str], rep
 
 def _end_workers() -> None:
     """Ends what multiprocessing would end at a normal exit: workers of a DataLoader that an error has left. A
-    worker that starts after its parent has gone waits for ever, and with it who reads this program's output."""
+    worker that starts after its parent has gone waits for ever, and with it who reads this program's
+    output."""
     for worker in multiprocessing.active_children():
         worker.kill()
         worker.join()

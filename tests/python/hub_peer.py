@@ -1,5 +1,5 @@
-"""What the hub's own Python packages find at HF_ENDPOINT: a program of its own, as they read the environment when
-they are imported. Prints JSON."""
+"""What the hub's own Python packages find at HF_ENDPOINT: a program of its own, as they read the environment
+when they are imported. Prints JSON."""
 
 from __future__ import annotations
 

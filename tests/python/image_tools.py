@@ -1,5 +1,5 @@
-"""What our decoders make of files, and the libraries' own programs that they are compared with: djpeg, cjpeg, dwebp,
-and netpbm's over libpng and libtiff. tools/setup test installs them."""
+"""What our decoders make of files, and the libraries' own programs that they are compared with: djpeg, cjpeg,
+dwebp, and netpbm's over libpng and libtiff. tools/setup test installs them."""
 
 from __future__ import annotations
 

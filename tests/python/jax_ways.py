@@ -131,7 +131,8 @@ def sharded(job: Job) -> Any:
 
 
 def failed(job: Job) -> Any:
-    """Batches that a loop gets where the third cannot be made at first, and how many the state counted then."""
+    """Batches that a loop gets where the third cannot be made at first, and how many the state counted
+    then."""
     with headrace.jax.Loader(job["data"], **job["options"]) as loader:
         if job["is_mapped"]:
             loader = loader.map(double)

@@ -71,7 +71,8 @@ def trainer(job: Job, **more: Any) -> lightning.Trainer:
 
 
 def make(job: Job, **more: Any) -> headrace.torch.Loader:
-    """Before the process group, as in the processes that Lightning starts: these have WORLD_SIZE and no RANK."""
+    """Before the process group, as in the processes that Lightning starts: these have WORLD_SIZE and no
+    RANK."""
     os.environ.pop("RANK", None)
     return headrace.torch.Loader(job.data, **{**LOADER, **more})
 
@@ -152,8 +153,8 @@ def wrapped(job: Job) -> Any:
 
 
 def late(job: Job) -> Any:
-    """A checkpoint that is written when fit() is over, and a run that goes on from it; from an epoch that it is
-    told, where ``epoch`` is given."""
+    """A checkpoint that is written when fit() is over, and a run that goes on from it; from an epoch that it
+    is told, where ``epoch`` is given."""
     path = Path(job.directory) / "late.ckpt"
     first = trainer(job, max_steps=3)
     first.fit(Module(), make(job))

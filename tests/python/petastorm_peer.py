@@ -1,9 +1,9 @@
 """Runs in a Python of its own, which has petastorm: that wants a pyarrow older than ours. Used by
 test_petastorm.py.
 
-petastorm_peer.py write DIR SEED   a dataset encoded by petastorm's codecs; what went in is DIR/../expected.npz
-petastorm_peer.py read DIR         the columns that make_batch_reader delivers, as JSON
-petastorm_peer.py rows DIR         the rows that make_reader decodes by the dataset's own Unischema, as JSON
+petastorm_peer.py write DIR SEED  a dataset encoded by petastorm's codecs; what went in: DIR/../expected.npz
+petastorm_peer.py read DIR        the columns that make_batch_reader delivers, as JSON
+petastorm_peer.py rows DIR        the rows that make_reader decodes by the dataset's own Unischema, as JSON
 """
 
 from __future__ import annotations

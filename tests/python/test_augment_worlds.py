@@ -1,4 +1,5 @@
-"""What is random in images: the same on 1, 2 and 8 ranks, on any number of threads, and when a run goes on."""
+"""What is random in images: the same on 1, 2 and 8 ranks, on any number of threads, and when a run goes
+on."""
 
 from __future__ import annotations
 
@@ -155,8 +156,8 @@ def batches_of(world: World) -> dict[tuple[int, ...], tuple[bytes, bytes]]:
 
 
 def test_mixed_batches_follow_from_their_samples(world: Any) -> None:
-    """A batch of the same samples is mixed the same, whichever rank of how many has it: with as many samples a
-    rank, 1, 2 and 8 ranks make the same batches."""
+    """A batch of the same samples is mixed the same, whichever rank of how many has it: with as many samples
+    a rank, 1, 2 and 8 ranks make the same batches."""
     options = {"batch_size": 4, "order": "sequential"}
     one = batches_of(world(1, KINDS["all"], **options).mapped(MIX))
     for ranks, where in ((2, {}), (8, {}), (2, {"workers": 2, "where": "thread"})):
@@ -180,8 +181,8 @@ def test_mixed_batches_are_the_same_when_a_run_goes_on(world: Any, ranks: int) -
 
 
 def test_what_is_mixed_does_not_depend_on_ranks(world: Any) -> None:
-    """With another number of samples a rank other images meet, but they are the same images: a mixed row is its own
-    sample's pixels and those of the row before, with one share a batch."""
+    """With another number of samples a rank other images meet, but they are the same images: a mixed row is
+    its own sample's pixels and those of the row before, with one share a batch."""
     plain = {i: np.frombuffer(data, np.float32) for i, data in world(1, KINDS["all"]).epoch().items()}
     mix = transforms.mixup("data", "label", classes=CLASSES, alpha=1.0)
     for ranks in (1, 2, 8):

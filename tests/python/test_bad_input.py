@@ -71,7 +71,7 @@ class SkewedServer(BaseHTTPRequestHandler):
     """Answers everything as S3 does when the client's clock is wrong."""
 
     def do_GET(self) -> None:
-        body = b"<Error><Code>RequestTimeTooSkewed</Code><Message>The difference between the request time and the current time is too large.</Message></Error>"
+        body = b"<Error><Code>RequestTimeTooSkewed</Code><Message>The difference between the request time and the current time is too large.</Message></Error>"  # noqa: E501
         self.send_response(403)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

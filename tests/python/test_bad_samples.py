@@ -287,7 +287,8 @@ def test_a_list_of_another_dataset_is_refused(tmp_path: Path) -> None:
         with pytest.raises(hr.InvalidArgumentError, match="another dataset"):
             hr.Loader(root, batch_size=4, quarantine=listed, **OPTIONS)
     listed.write_text(
-        '{"key": "shard.00001.mds", "position": -1, "code": "corrupt"}\n{"key": "index.hri", "position": -1}\n'
+        '{"key": "shard.00001.mds", "position": -1, "code": "corrupt"}\n{"key": "index.hri", "position": '
+        "-1}\n"
     )
     assert global_batches(root, 1, 12, quarantine=listed)[1].keys() == set(range(60, 120))
 

@@ -1,4 +1,5 @@
-"""The arithmetic of `headrace bench train`: utilisation as published, percentiles, the search, the workloads."""
+"""The arithmetic of `headrace bench train`: utilisation as published, percentiles, the search, the
+workloads."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Shards written by the reference packages, then damaged: what is whole is read as before, what is not is named,
-and nothing wrong comes without an error (../shared/reference; skipped without it)."""
+"""Shards written by the reference packages, then damaged: what is whole is read as before, what is not is
+named, and nothing wrong comes without an error (../shared/reference; skipped without it)."""
 
 from __future__ import annotations
 

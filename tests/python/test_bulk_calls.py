@@ -21,8 +21,8 @@ def _refusals(server: simulator.Server) -> int:
 def test_refusals_of_copies_depend_on_nothing_but_the_objects(
     cli: Any, s3: simulator.Server, buckets: Path
 ) -> None:
-    """What a request meets follows from what it asks for and how often: as many refusals whatever the concurrency,
-    so nothing is asked for twice, and all of it arrives."""
+    """What a request meets follows from what it asks for and how often: as many refusals whatever the
+    concurrency, so nothing is asked for twice, and all of it arrives."""
     counts = []
     for concurrency in (1, 128):
         source = buckets / "b" / "source"

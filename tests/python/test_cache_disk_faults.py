@@ -1,4 +1,5 @@
-"""Whole epochs through a cache on a disk that is full, fails, or turns read-only: the batches of a loader without."""
+"""Whole epochs through a cache on a disk that is full, fails, or turns read-only: the batches of a loader
+without."""
 
 from __future__ import annotations
 

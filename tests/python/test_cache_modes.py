@@ -1,4 +1,5 @@
-"""Filling the cache on purpose: copy, lazy and warm deliver the same batches and fetch each byte once; pins hold."""
+"""Filling the cache on purpose: copy, lazy and warm deliver the same batches and fetch each byte once; pins
+hold."""
 
 from __future__ import annotations
 

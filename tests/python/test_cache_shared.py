@@ -1,5 +1,5 @@
-"""The cache in a directory of a file system that nodes share: two mounts of a JuiceFS, which keeps POSIX locks for
-all of them, as NFS 4, Lustre and GPFS do."""
+"""The cache in a directory of a file system that nodes share: two mounts of a JuiceFS, which keeps POSIX
+locks for all of them, as NFS 4, Lustre and GPFS do."""
 
 from __future__ import annotations
 
@@ -163,7 +163,8 @@ def test_what_another_node_has_damaged_is_fetched_again(
 
 
 def test_a_view_that_lags_costs_misses_only(shared: SharedFolder, store: simulator.Server) -> None:
-    """Attributes and names that a node may keep for seconds, which is how such file systems are mounted by default."""
+    """Attributes and names that a node may keep for seconds, which is how such file systems are mounted by
+    default."""
     lagging = ("--attr-cache", "5", "--entry-cache", "5", "--dir-entry-cache", "5")
     nodes = [start(rank, 3, shared.mount(*lagging), store, cache_limit=1_000_000) for rank in range(2)]
     for _ in range(3):

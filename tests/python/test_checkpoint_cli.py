@@ -664,7 +664,10 @@ def test_help_has_an_example_of_every_command(cli: Any) -> None:
 
 
 def test_it_needs_no_torch(run_17: Path) -> None:
-    code = "import sys; sys.modules['torch'] = None\nfrom headrace.cli import main; main(['ckpt', 'verify', sys.argv[1]])"
+    code = (
+        "import sys; sys.modules['torch'] = None\nfrom headrace.cli import main; main(['ckpt', 'verify', "
+        "sys.argv[1]])"
+    )
     done = subprocess.run([sys.executable, "-c", code, str(run_17)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "step 3: whole" in done.stdout

@@ -246,7 +246,8 @@ def test_copies_that_others_were_killed_at_are_given_up(far: dict[str, Any]) -> 
 def test_killed_between_any_two_requests(
     server: simulator.Server, far: dict[str, Any], tmp_path: Path
 ) -> None:
-    """The store is there for n requests, and then for none: what they have left is whole, and another goes on."""
+    """The store is there for n requests, and then for none: what they have left is whole, and another goes
+    on."""
     host, port = server.endpoint.removeprefix("http://").split(":")
     rules = [Cold("STANDARD_IA", after=1), Cold("GLACIER_IR", after=2)]
     stops = 0

@@ -1,4 +1,5 @@
-"""Compressed checkpoints: they give what was saved, of which only what is needed is read, and any damage is found."""
+"""Compressed checkpoints: they give what was saved, of which only what is needed is read, and any damage is
+found."""
 
 from __future__ import annotations
 

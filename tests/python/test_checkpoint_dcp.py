@@ -242,7 +242,7 @@ def test_values_of_unknown_types_are_not_unpickled_by_the_safe_planner(tmp_path:
 
 def test_a_value_that_needs_pickle_is_named(tmp_path: Path) -> None:
     dcp.save({"x": torch.ones(1), "cfg": {"size": Path("a")}}, storage_writer=Writer(tmp_path))
-    text = r"^cfg\.size: .*allow_pickle=True if you trust who wrote it \(Unsupported global: GLOBAL pathlib\S* was not"
+    text = r"^cfg\.size: .*allow_pickle=True if you trust who wrote it \(Unsupported global: GLOBAL pathlib\S* was not"  # noqa: E501
     with Checkpointer(tmp_path) as checkpointer, pytest.raises(hr.InvalidArgumentError, match=text) as raised:
         checkpointer.load()
     assert str(raised.value).isprintable()

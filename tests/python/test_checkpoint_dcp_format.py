@@ -210,7 +210,7 @@ def test_nothing_of_a_pickle_is_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["builtins eval", "builtins setattr", "os system", "torch load", "torch.serialization load", "torch hub", "numpy ndarray",
+    ["builtins eval", "builtins setattr", "os system", "torch load", "torch.serialization load", "torch hub", "numpy ndarray",  # noqa: E501
      "torch _utils._rebuild_tensor_v2", "collections OrderedDict.fromkeys"],
 )  # fmt: skip
 @pytest.mark.parametrize("protocol", [2, 4])

@@ -1,4 +1,5 @@
-"""Differential saves: what has not changed is not written again, and stays as long as a checkpoint needs it."""
+"""Differential saves: what has not changed is not written again, and stays as long as a checkpoint needs
+it."""
 
 from __future__ import annotations
 
@@ -165,8 +166,8 @@ def test_saves_that_overlap_build_upon_what_is_there(place: Any) -> None:
 
 
 def test_what_a_save_under_way_builds_upon_stays(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The third save begins before the second is there: both build upon the first, which keep=1 takes away behind
-    the second."""
+    """The third save begins before the second is there: both build upon the first, which keep=1 takes away
+    behind the second."""
     url, options = place
     may_commit = threading.Event()
     commit = Place.commit

@@ -1,5 +1,5 @@
-"""Checkpoints in a directory bucket of S3 Express, as the simulator has them: sessions that end, listings without
-order of whole directories alone, multipart uploads that keep sums of sums."""
+"""Checkpoints in a directory bucket of S3 Express, as the simulator has them: sessions that end, listings
+without order of whole directories alone, multipart uploads that keep sums of sums."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The fault matrix of checkpoints: every fault, at any point of a save, in each kind of place.
 
-HEADRACE_LONG_TESTS=1 makes more than 20,000 runs of some 360. HEADRACE_FAULT_RUNS: so many draws a cell; default 3,
-in the long set 320. HEADRACE_TEST_SEED: of the draws; default 0. -s tells how the runs ended.
+HEADRACE_LONG_TESTS=1 makes more than 20,000 runs of some 360. HEADRACE_FAULT_RUNS: so many draws a cell;
+default 3, in the long set 320. HEADRACE_TEST_SEED: of the draws; default 0. -s tells how the runs ended.
 """
 
 from __future__ import annotations

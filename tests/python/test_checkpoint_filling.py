@@ -1,5 +1,5 @@
-"""Loading into what nothing can be read to, as tensors of a GPU: through little memory of this machine. Here views
-that conjugate or negate stand for it, which take the same way; on a GPU see test_cuda.py."""
+"""Loading into what nothing can be read to, as tensors of a GPU: through little memory of this machine. Here
+views that conjugate or negate stand for it, which take the same way; on a GPU see test_cuda.py."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def leaves(state: dict[str, Any]) -> list[Any]:
 
 
 class Staged:
-    """Memory that was taken for landing: now, and the most at one time; and all bytes that went through it."""
+    """Memory that was taken for landing: now, and the most at one time; and all bytes that went through
+    it."""
 
     def __init__(self) -> None:
         self.now = self.most = self.all = 0

@@ -1,5 +1,5 @@
-"""DCP over our storage from Lightning and Accelerate: a run that is resumed on other ranks ends as one that was
-never stopped."""
+"""DCP over our storage from Lightning and Accelerate: a run that is resumed on other ranks ends as one that
+was never stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What ranks of a job say to one another about checkpoints, where one of them has given up before the others."""
+"""What ranks of a job say to one another about checkpoints, where one of them has given up before the
+others."""
 
 from __future__ import annotations
 

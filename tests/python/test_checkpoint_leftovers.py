@@ -1,4 +1,5 @@
-"""What unfinished saves have left goes, also where every job is shorter than the time that a request may live."""
+"""What unfinished saves have left goes, also where every job is shorter than the time that a request may
+live."""
 
 from __future__ import annotations
 

@@ -220,7 +220,8 @@ def test_it_may_be_killed_between_any_two_writes(tmp_path: Path, far: Any) -> No
 def leave_on_the_disk(
     near: Path, far: Any, step: int, monkeypatch: pytest.MonkeyPatch, *, content: int = 0, **options: Any
 ) -> None:
-    """As a job does that is killed before it brings a checkpoint over; with ``content`` one that replaces another."""
+    """As a job does that is killed before it brings a checkpoint over; with ``content`` one that replaces
+    another."""
 
     def killed(self: Flusher, *_: Any, **__: Any) -> None:
         raise RuntimeError("killed")
@@ -610,7 +611,8 @@ def test_what_was_to_be_replaced_by_several_ranks_is_replaced_by_the_next_job(
 def test_what_unfinished_saves_left_on_other_nodes_is_swept(
     tmp_path: Path, far: Any, monkeypatch: pytest.MonkeyPatch, is_short: bool
 ) -> None:
-    """Once this job has gone on for long enough, or, where it is short, the one before it had begun long before."""
+    """Once this job has gone on for long enough, or, where it is short, the one before it had begun long
+    before."""
     disks = [tmp_path / "disk0", tmp_path / "disk1"]
     on_two_nodes(disks, far, 1, 2)
     named = {path.name for disk in disks for path in (disk / "saves").iterdir()}

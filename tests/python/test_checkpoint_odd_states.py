@@ -1,4 +1,5 @@
-"""States that cannot be saved as they are, and states to fill that are not like what was saved: told, by name."""
+"""States that cannot be saved as they are, and states to fill that are not like what was saved: told, by
+name."""
 
 from __future__ import annotations
 
@@ -199,7 +200,8 @@ class Scheduler:
 
 
 def test_an_object_may_have_more_than_it_had_when_it_was_saved(tmp_path: Path) -> None:
-    """A scheduler of a newer library, which knows what to do without; but one that was not saved at all is told."""
+    """A scheduler of a newer library, which knows what to do without; but one that was not saved at all is
+    told."""
     with Checkpointer(tmp_path) as checkpointer:
         checkpointer.save(1, {"w": np.ones(3), "sched": Scheduler(last=5)}).result()
         newer = Scheduler(last=0, new=1)

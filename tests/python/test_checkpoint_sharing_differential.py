@@ -1,5 +1,5 @@
-"""What several ranks load of differential checkpoints, whose pieces lie in the files of several saves, is read
-once."""
+"""What several ranks load of differential checkpoints, whose pieces lie in the files of several saves, is
+read once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Ranks (gloo) that load what they share: each byte is read from the store once, and nobody waits for one that
-has failed."""
+"""Ranks (gloo) that load what they share: each byte is read from the store once, and nobody waits for one
+that has failed."""
 
 from __future__ import annotations
 

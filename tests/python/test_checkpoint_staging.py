@@ -97,7 +97,8 @@ def test_tensors_of_torch_that_lie_nowhere_come_back(tmp_path: Path, monkeypatch
 
 
 def test_views_that_negate_or_conjugate_are_saved_and_filled_as_what_they_show(tmp_path: Path) -> None:
-    """Their memory holds other numbers. ``one`` and ``conjugate`` are one memory, and not the same numbers."""
+    """Their memory holds other numbers. ``one`` and ``conjugate`` are one memory, and not the same
+    numbers."""
     torch = pytest.importorskip("torch")
 
     def make(seed: int) -> dict[str, Any]:

@@ -277,7 +277,10 @@ def test_an_unexpected_error_is_one_line(cli: Any, monkeypatch: pytest.MonkeyPat
 
 def test_output_to_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(bytes(1 << 20))
-    command = f"{sys.executable} -m headrace.cli cat {tmp_path / 'x'} | head -c 1 > {tmp_path / 'out'}; echo ${{PIPESTATUS[0]}}"
+    command = (
+        f"{sys.executable} -m headrace.cli cat {tmp_path / 'x'} | head -c 1 > {tmp_path / 'out'}; echo "
+        f"${{PIPESTATUS[0]}}"
+    )
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("0\n", "")
 

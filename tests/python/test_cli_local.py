@@ -1,5 +1,5 @@
-"""What lies in local trees beside files and directories: links, fifos, sockets, devices. Nothing of it is passed over
-in silence, removed through, or replaced."""
+"""What lies in local trees beside files and directories: links, fifos, sockets, devices. Nothing of it is
+passed over in silence, removed through, or replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What commands have in common with those of other clients: which names, how stores are reached, what is shown."""
+"""What commands have in common with those of other clients: which names, how stores are reached, what is
+shown."""
 
 from __future__ import annotations
 
@@ -457,7 +458,8 @@ def test_tables_are_never_cut(width: str, tmp_path: Path) -> None:
         "from headrace.cli.bench import _print_rows\n"
         "row = dict.fromkeys(('gb_per_s', 'cpu_seconds_per_gb', 'seconds'), 1.0)\n"
         "row |= {f'first_byte_{p}_us': 123_456_789 for p in ('p50', 'p90', 'p99', 'p999')}\n"
-        "_print_rows([row | {'part_bytes': 8 << 20, 'in_flight': 7, 'requests': 10**9, 'extra_attempts': 12345}])"
+        "_print_rows([row | {'part_bytes': 8 << 20, 'in_flight': 7, 'requests': 10**9, 'extra_attempts': "
+        "12345}])"
     )
     terminal, other = pty.openpty()
     env = {**os.environ, "COLUMNS": width, "TERM": "dumb"}

@@ -1,4 +1,5 @@
-"""Pictures of `headrace order` and `headrace bench fetch`: what they show, and files that open by themselves."""
+"""Pictures of `headrace order` and `headrace bench fetch`: what they show, and files that open by
+themselves."""
 
 from __future__ import annotations
 

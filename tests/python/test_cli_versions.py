@@ -1,5 +1,5 @@
-"""--version-id of stat, cat and rm: boto3 says which versions there are, versitygw and MinIO keep them. (cp: see
-test_object_settings.py.)"""
+"""--version-id of stat, cat and rm: boto3 says which versions there are, versitygw and MinIO keep them. (cp:
+see test_object_settings.py.)"""
 
 from __future__ import annotations
 

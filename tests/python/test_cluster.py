@@ -381,7 +381,8 @@ def read_epochs(rank: int, epochs: int, turn: Any, options: dict[str, Any], out:
 def test_four_nodes_fetch_each_byte_once(
     tmp_path: Path, memcached: Callable[..., Memcached], order: str, compression: str
 ) -> None:
-    """Each with a directory of its own. In orders of others every node reads every compressed shard, and all at once."""
+    """Each with a directory of its own. In orders of others every node reads every compressed shard, and all
+    at once."""
     rng = np.random.default_rng(1)
     rows = ({"x": i, "data": rng.bytes(2000)} for i in range(5000))
     shards = tmp_path / "root" / "b"

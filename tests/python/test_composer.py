@@ -1,4 +1,5 @@
-"""Composer on one and two processes (gloo): resumes exactly in every epoch, or refuses with the line to write."""
+"""Composer on one and two processes (gloo): resumes exactly in every epoch, or refuses with the line to
+write."""
 
 from __future__ import annotations
 

@@ -627,7 +627,10 @@ def test_quick_takes_plain_lines_only() -> None:
 
 def test_quick_commands_import_little(tmp_path: Path) -> None:
     write_tree(tmp_path, {"a": b"1"})
-    code = f"import sys\nfrom headrace.cli import main\ntry:\n main(['cp', {str(tmp_path / 'a')!r}, {str(tmp_path / 'b')!r}])\nexcept SystemExit:\n pass\n"
+    code = (
+        f"import sys\nfrom headrace.cli import main\ntry:\n main(['cp', {str(tmp_path / 'a')!r}, "
+        f"{str(tmp_path / 'b')!r}])\nexcept SystemExit:\n pass\n"
+    )
     code += (
         "print([m for m in ('numpy', 'typer', 'rich', 'click', 'concurrent.futures') if m in sys.modules])"
     )

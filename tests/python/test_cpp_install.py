@@ -1,5 +1,5 @@
-"""What ``cmake --install`` gives: headers, a library and ``find_package(headrace)``. examples/cpp is built against it
-as a project of its own, and its programs run."""
+"""What ``cmake --install`` gives: headers, a library and ``find_package(headrace)``. examples/cpp is built
+against it as a project of its own, and its programs run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def test_the_target_alone_asks_for_cxx20(installed: Installed) -> None:
 
 def test_another_minor_version_is_not_found(installed: Installed, tmp_path: Path) -> None:
     major, minor, *_ = (int(part) for part in VERSION.split("."))
-    project = "cmake_minimum_required(VERSION 3.22)\nproject(p LANGUAGES NONE)\nfind_package(headrace {} REQUIRED)\n"
+    project = (
+        "cmake_minimum_required(VERSION 3.22)\nproject(p LANGUAGES NONE)\nfind_package(headrace {} "
+        "REQUIRED)\n"
+    )
     (tmp_path / "CMakeLists.txt").write_text(project.format(f"{major}.{minor + 1}"))
     done = run("cmake", "-B", tmp_path / "b", tmp_path, f"-DCMAKE_PREFIX_PATH={installed.prefix}", status=1)
     assert VERSION.encode() in done.stderr

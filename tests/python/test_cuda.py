@@ -1,5 +1,5 @@
-"""On a real GPU: what loaders deliver there, and what checkpoints take from it and bring back. Skipped without one; the
-same rules with an engine that copies as late as it may are in test_device_ring.py."""
+"""On a real GPU: what loaders deliver there, and what checkpoints take from it and bring back. Skipped
+without one; the same rules with an engine that copies as late as it may are in test_device_ring.py."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ with hr.Loader(path, batch_size=1000, rank=0, world_size=1, memory="8MiB", prefe
     loader.state_dict()
 assert sorted(ids)[:1] == [0] and len(set(ids)) == len(ids), len(ids)
 print(len(ids))
-"""
+"""  # noqa: E501
 
 
 def run(path: Path, pattern: str, options: dict[str, object], home: Path) -> subprocess.CompletedProcess[str]:

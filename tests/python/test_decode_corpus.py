@@ -1,5 +1,5 @@
-"""Images of every odd kind, made here: without a resize bit for bit what the libraries' own programs make of them,
-with one within 1 of Pillow's resize of that, and of broken ones what djpeg says of them."""
+"""Images of every odd kind, made here: without a resize bit for bit what the libraries' own programs make of
+them, with one within 1 of Pillow's resize of that, and of broken ones what djpeg says of them."""
 
 from __future__ import annotations
 
@@ -187,8 +187,8 @@ def test_photographs_are_turned_as_their_exif_says(corpus: Any, kind: str) -> No
 
 
 def by_pillows_passes(pixels: Pixels, size: tuple[int, int], interpolation: str) -> Any:
-    """First across, then down, as Pillow did for all sizes up to its version 12. Newer ones take the other order for
-    some, which is seen where bicubic overshoots."""
+    """First across, then down, as Pillow did for all sizes up to its version 12. Newer ones take the other
+    order for some, which is seen where bicubic overshoots."""
     kind = Image.Resampling[interpolation.upper()]
     across = Image.fromarray(pixels).resize((size[1], len(pixels)), kind)
     return np.asarray(across.resize(size[::-1], kind)).astype(int)
@@ -221,7 +221,8 @@ def test_resizes_are_within_1_of_pillows(
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_crops_are_parts_of_the_whole(corpus: Any, kind: str) -> None:
-    """Of the middle, with a margin of zeros where the image is smaller; within 2, of a JPEG's colours at edges."""
+    """Of the middle, with a margin of zeros where the image is smaller; within 2, of a JPEG's colours at
+    edges."""
     files = corpus(kind)
     for height, width in ((9, 14), (33, 21)):
         ours = files.decoded(crop=(height, width))
@@ -242,9 +243,9 @@ def middle(pixels: Pixels, height: int, width: int) -> Any:
 
 
 def test_broken_jpegs_are_found_where_djpeg_warns(tmp_path: Path) -> None:
-    """What djpeg reads without a word is read. What it warns of is a bad sample, unless nothing is lost by it, and with
-    truncated="grey" what djpeg makes of it. What it refuses before the last row is a bad sample either way. Whatever
-    is read is what djpeg reads, bit for bit."""
+    """What djpeg reads without a word is read. What it warns of is a bad sample, unless nothing is lost by
+    it, and with truncated="grey" what djpeg makes of it. What it refuses before the last row is a bad sample
+    either way. Whatever is read is what djpeg reads, bit for bit."""
     need("cjpeg", "djpeg")
     files = Corpus(tmp_path / "files", broken())
     with pytest.warns(RuntimeWarning, match="replaced"):

@@ -1,5 +1,5 @@
-"""Staging buffers and the order of copies, with a copy engine that runs as late as it may: what reads a buffer
-too early, or lets it be written to too early, delivers wrong values here."""
+"""Staging buffers and the order of copies, with a copy engine that runs as late as it may: what reads a
+buffer too early, or lets it be written to too early, delivers wrong values here."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ del loader
 gc.collect()
 assert [np.asarray(each)[:, 9, 9].tolist() for each in batches] == [list(range(i, i + 8)) for i in range(0, 400, 8)]
 print("good")
-"""
+"""  # noqa: E501
 
 
 def test_jax_takes_columns_as_they_lie(dataset: Path, tmp_path: Path) -> None:

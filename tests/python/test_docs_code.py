@@ -1,5 +1,5 @@
-"""Code in the documentation: Python compiles and uses what there is, commands and their options exist, and links
-lead somewhere."""
+"""Code in the documentation: Python compiles and uses what there is, commands and their options exist, and
+links lead somewhere."""
 
 from __future__ import annotations
 

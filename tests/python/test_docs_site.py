@@ -1,4 +1,5 @@
-"""The site of docs/ (mkdocs.yml), built strictly: no broken link, every name of the API reference readable."""
+"""The site of docs/ (mkdocs.yml), built strictly: no broken link, every name of the API reference
+readable."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The scripts of examples/: they run as their first lines say, their loss falls, and a run that was stopped goes
-on with exactly the samples that were left."""
+"""The scripts of examples/: they run as their first lines say, their loss falls, and a run that was stopped
+goes on with exactly the samples that were left."""
 
 from __future__ import annotations
 

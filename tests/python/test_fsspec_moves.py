@@ -1,4 +1,5 @@
-"""The fsspec file system where files move, are copied and fetched: nothing is lost, and nothing lands elsewhere."""
+"""The fsspec file system where files move, are copied and fetched: nothing is lost, and nothing lands
+elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The fsspec file system as a whole: names, options, listings, threads, processes, event loops, other stores."""
+"""The fsspec file system as a whole: names, options, listings, threads, processes, event loops, other
+stores."""
 
 from __future__ import annotations
 
@@ -388,7 +389,7 @@ with sim.Server(sys.argv[1], behaviour={"first_byte_p50_ms": 50000.0, "first_byt
             pass
         timer.join()
 print("interrupted")
-"""
+"""  # noqa: E501
 
 
 def test_ctrl_c_ends_what_blocks_and_the_program_ends_too(buckets: Path) -> None:

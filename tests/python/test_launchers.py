@@ -1,4 +1,5 @@
-"""Two processes that the real launchers start: each sample once an epoch over both, resumed at a random step."""
+"""Two processes that the real launchers start: each sample once an epoch over both, resumed at a random
+step."""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ def test_what_is_not_declared_is_found(tmp_path: Path) -> None:
         tmp_path, {**BUILD, "src/order/a.cc": '#include "store/a.h"\n#include "headrace/status.h"\n'}
     )
     assert problems == [
-        "src/order/a.cc: includes store/a.h: order does not declare that it uses store (src/order/CMakeLists.txt)"
+        "src/order/a.cc: includes store/a.h: order does not declare that it uses store "
+        "(src/order/CMakeLists.txt)"
     ]
 
 

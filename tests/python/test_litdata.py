@@ -1,4 +1,5 @@
-"""LitData: its own data sets of both layouts, ones written here by the installed package, and encrypted ones."""
+"""LitData: its own data sets of both layouts, ones written here by the installed package, and encrypted
+ones."""
 
 from __future__ import annotations
 
@@ -177,7 +178,7 @@ def test_tokens_ask_for_their_length() -> None:
         hr.Dataset(REFERENCE / "current/tokens")
 
 
-# ---- written here -------------------------------------------------------------------------------------------------------------
+# ---- written here -------------------------------------------------------------------------------------------------------------  # noqa: E501
 
 FERNET_PASSWORD = "correct horse"
 

@@ -1,5 +1,5 @@
-"""The engine's log in ``logging``: what comes under faults of the simulator, and nothing in a clean run; fork and
-exit."""
+"""The engine's log in ``logging``: what comes under faults of the simulator, and nothing in a clean run; fork
+and exit."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_slow_batch_is_a_warning_with_cause_object_and_advice(
     (line,) = [line for line in told() if line[0] == "headrace.loader"]
     assert line[1] == logging.WARNING
     assert re.fullmatch(
-        r"waited \d+\.\d s for a batch, \d+\.\d s of it for first bytes from s3://b/numbers/shard\.0000\d\.mds "
+        r"waited \d+\.\d s for a batch, \d+\.\d s of it for first bytes from s3://b/numbers/shard\.0000\d\.mds "  # noqa: E501
         r"\[\d+, \d+\)( \(attempt \d\))?: .*; see docs/stalls.md#first_byte",
         line[2],
     )

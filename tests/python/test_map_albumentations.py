@@ -1,4 +1,5 @@
-"""Albumentations in map(), as its users write it: in any place the same pixels, and other ones for each sample."""
+"""Albumentations in map(), as its users write it: in any place the same pixels, and other ones for each
+sample."""
 
 from __future__ import annotations
 

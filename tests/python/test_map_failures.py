@@ -187,8 +187,8 @@ def test_any_end_of_the_main_program_leaves_no_process(few_numbers: Path, end: s
     code = OPEN + (
         "mapped = loader.map(functions.double, workers=2)\n"
         "stream = iter(mapped)\n"
-        "print(*{int(pid) for batch in (next(stream), next(stream), next(stream)) for pid in batch['pid']}, flush=True)\n"
-        + end
+        "print(*{int(pid) for batch in (next(stream), next(stream), next(stream)) for pid in batch['pid']}, "
+        "flush=True)\n" + end
     )
     done = run(code, str(few_numbers))
     assert done.stderr == ""

@@ -73,7 +73,10 @@ def test_the_default_memory_needs_few_addresses(tmp_path: Path) -> None:
     import sys
 
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n' * 1000)
-    code = "import sys, headrace as hr; l = hr.Loader(sys.argv[1], batch_size=10, rank=0, world_size=1, index_cache=''); print(sum(len(b.ids) for b in l))"
+    code = (
+        "import sys, headrace as hr; l = hr.Loader(sys.argv[1], batch_size=10, rank=0, world_size=1, "
+        "index_cache=''); print(sum(len(b.ids) for b in l))"
+    )
     most = 8 << 30  # The pool of 4 GiB once reserved 325 GB.
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],
@@ -125,7 +128,8 @@ def test_in_a_control_group_of_the_limit_and_150_mib(tmp_path: Path, control_gro
         return
     assert "error" not in answer, answer
     print(
-        f"{name:16} limit 512 MiB: pool {int(answer['pool']) >> 20}, resident above the start {answer['peak'] >> 20} MiB, {answer['samples']} samples"
+        f"{name:16} limit 512 MiB: pool {int(answer['pool']) >> 20}, resident above the start "
+        f"{answer['peak'] >> 20} MiB, {answer['samples']} samples"
     )
 
 
@@ -140,5 +144,6 @@ def test_row_groups_of_a_gigabyte(tmp_path: Path, control_group: Path) -> None:
     answer = memory_sets.read(tmp_path / "data", limit, 16, tmp_path, most=400_000, group=control_group)
     assert "error" not in answer, answer
     print(
-        f"parquet, 1 GB row groups, limit 4096 MiB: pool {int(answer['pool']) >> 20}, resident above the start {answer['peak'] >> 20} MiB"
+        f"parquet, 1 GB row groups, limit 4096 MiB: pool {int(answer['pool']) >> 20}, resident above the "
+        f"start {answer['peak'] >> 20} MiB"
     )

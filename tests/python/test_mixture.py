@@ -562,7 +562,8 @@ for _block in re.findall(
 def reference_epochs(
     state: dict[str, Any], counts: list[int], shares: list[int] | None, batch: int, epochs: int
 ) -> list[list[int]]:
-    """Samples of the epochs by the program of docs/order.md; without shares, by equal weights of two sources."""
+    """Samples of the epochs by the program of docs/order.md; without shares, by equal weights of two
+    sources."""
     mixture = state["mixture"]
     groups, samples = mixture["groups"], mixture["epoch_samples"]
     parts = []

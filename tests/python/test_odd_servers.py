@@ -1,5 +1,5 @@
-"""What hr.Store makes of servers that answer as few do: names that do not resolve, answers that come too early or
-name another checksum, credentials that may only write."""
+"""What hr.Store makes of servers that answer as few do: names that do not resolve, answers that come too
+early or name another checksum, credentials that may only write."""
 
 from __future__ import annotations
 
@@ -131,7 +131,10 @@ def test_chunked_objects_arrive_whole() -> None:
     def reply(seen: Seen) -> bytes:
         first, last = map(int, seen.fields["range"][6:].split("-"))
         part = data[first : last + 1]
-        head = f'HTTP/1.1 206 X\r\nETag: "e"\r\nContent-Range: bytes {first}-{first + len(part) - 1}/{len(data)}\r\n'
+        head = (
+            'HTTP/1.1 206 X\r\nETag: "e"\r\nContent-Range: bytes '
+            f"{first}-{first + len(part) - 1}/{len(data)}\r\n"
+        )
         pieces = [part[at : at + 70_001] for at in range(0, len(part), 70_001)]
         body = b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in pieces)
         return head.encode() + b"Transfer-Encoding: chunked\r\n\r\n" + body + b"0\r\n\r\n"

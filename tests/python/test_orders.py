@@ -154,7 +154,8 @@ def our_work(case: dict[str, Any]) -> np.ndarray | None:
 
 
 def has_tie(case: dict[str, Any]) -> bool:
-    """Stratified batches whose left-over slot goes to one of equal streams: numpy's sort decides, by the CPU."""
+    """Stratified batches whose left-over slot goes to one of equal streams: numpy's sort decides, by the
+    CPU."""
     if case["batching_method"] != "stratified":
         return False
     rows = [

@@ -90,7 +90,8 @@ def test_modules_come_when_they_are_used() -> None:
         "import sys, headrace as hr\n"
         "late = ['sim', 'prepare', 'checkpoint', 'collate', 'transforms', 'decode']\n"
         "print(sum(f'headrace.{name}' in sys.modules for name in late))\n"
-        "print(hr.sim.Server.__name__, hr.prepare.convert.__name__, hr.StoreOptions.__name__, hr.collate.pad.__name__)"
+        "print(hr.sim.Server.__name__, hr.prepare.convert.__name__, hr.StoreOptions.__name__, "
+        "hr.collate.pad.__name__)"
     )
     assert (before, after) == ("0", ["Server", "convert", "StoreOptions", "pad"])
 

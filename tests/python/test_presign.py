@@ -1,4 +1,5 @@
-"""Presigned URLs of Azure and Google: fetched from real servers, and compared with the vendors' own libraries."""
+"""Presigned URLs of Azure and Google: fetched from real servers, and compared with the vendors' own
+libraries."""
 
 from __future__ import annotations
 

@@ -39,7 +39,10 @@ def run(
 )
 def test_ctrl_c_ends_a_wait_at_once(call: str, numbers: Path) -> None:
     (numbers.parent / "x").write_bytes(b"x")
-    code = f"import headrace as hr\nprint('ready', flush=True)\ntry:\n    {call}\nexcept KeyboardInterrupt:\n    print('interrupted')\n    raise SystemExit(9)\n"
+    code = (
+        f"import headrace as hr\nprint('ready', flush=True)\ntry:\n    {call}\nexcept KeyboardInterrupt:\n   "
+        " print('interrupted')\n    raise SystemExit(9)\n"
+    )
     with socket.create_server(("127.0.0.1", 0)) as silent:
         environment = os.environ | {
             "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{silent.getsockname()[1]}",
@@ -93,7 +96,7 @@ dataset = hr.Dataset("s3://b/numbers", **where)
 quick.close()
 slow = sim.Server(sys.argv[1], port=quick.port, behaviour={"first_byte_p50_ms": 100_000.0, "first_byte_p99_ms": 100_000.0})
 stream = iter(hr.Loader(dataset, batch_size=10, memory="64MiB"))
-"""
+"""  # noqa: E501
 
 
 def test_ctrl_c_ends_a_wait_for_a_batch(numbers: Path, buckets: Path) -> None:
@@ -186,7 +189,7 @@ with hr.Dataset(sys.argv[1], format="tokens", tokens_per_sample=1) as dataset, h
         _prove.prove_own(dataset, loader.order_spec, 0, [_prove.Part(None, 2, 1000)])
     except KeyboardInterrupt:
         raise SystemExit(9 if time.monotonic() < started + 5 else 1)
-"""
+"""  # noqa: E501
     done = run(code, str(tmp_path))
     assert done.returncode == 9, done.stderr
 
@@ -224,7 +227,7 @@ if pid == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 assert len(list(stream)) == 99
 print(dataset[0]["x"], held["x"].shape)
-"""
+"""  # noqa: E501
     done = run(code, str(numbers))
     assert (done.returncode, done.stdout) == (0, "1 (10,)\n"), done.stderr
     assert done.stderr == ""
@@ -284,7 +287,7 @@ if pid == 0:
     sys.exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 assert held.get("child") == bytes_of["child"]
-"""
+"""  # noqa: E501
     (buckets / "hot").mkdir()
     done = run(code, kind, str(buckets), str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
@@ -295,7 +298,8 @@ def test_spawned_workers_open_their_own(numbers: Path, tmp_path: Path) -> None:
     program.write_text(
         "import multiprocessing, sys, headrace as hr\n"
         "def work(rank):\n"
-        "    with hr.Loader(sys.argv[1], batch_size=10, rank=rank, world_size=2, memory='64MiB', lanes=10) as loader:\n"
+        "    with hr.Loader(sys.argv[1], batch_size=10, rank=rank, world_size=2, memory='64MiB', lanes=10) "
+        "as loader:\n"
         "        return [int(i) for batch in loader for i, real in zip(batch.ids, batch.mask) if real]\n"
         "if __name__ == '__main__':\n"
         "    parent = hr.Loader(sys.argv[1], batch_size=10, memory='64MiB')\n"
@@ -315,8 +319,10 @@ def test_spawned_workers_open_their_own(numbers: Path, tmp_path: Path) -> None:
     [
         "import sys, headrace as hr; store = hr.Store(sys.argv[1]); store.get('index.json')",
         "import sys, headrace as hr; r = next(hr.Store(sys.argv[1]).get_ranges([('index.json', 0, 9)] * 50))",
-        "import sys, headrace as hr; loader = hr.Loader(sys.argv[1], batch_size=10, memory='64MiB'); stream = iter(loader); batch = next(stream)",
-        "import sys, headrace as hr; batch = next(iter(hr.Loader(sys.argv[1], batch_size=10, memory='64MiB'))); x = batch['x']",
+        "import sys, headrace as hr; loader = hr.Loader(sys.argv[1], batch_size=10, memory='64MiB'); stream "
+        "= iter(loader); batch = next(stream)",
+        "import sys, headrace as hr; batch = next(iter(hr.Loader(sys.argv[1], batch_size=10, "
+        "memory='64MiB'))); x = batch['x']",
         "import sys, headrace as hr; d = hr.Dataset(sys.argv[1]); d.me = d; d[0]",
         "import os, headrace.sim; s = headrace.sim.Server(os.path.dirname(os.path.dirname(os.sys.argv[1])))",
     ],

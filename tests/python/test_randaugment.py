@@ -1,4 +1,5 @@
-"""augment="randaugment": each result is one of torchvision's operations on the image, and all of them come."""
+"""augment="randaugment": each result is one of torchvision's operations on the image, and all of them
+come."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ KEYS = [
 
 
 def folder_labels(root: Path) -> dict[str, int]:
-    """The rule of torchvision's ImageFolder, in its own words: folders right below the root, sorted by name."""
+    """The rule of torchvision's ImageFolder, in its own words: folders right below the root, sorted by
+    name."""
     classes = sorted(entry.name for entry in root.iterdir() if entry.is_dir())
     return {
         str(file.relative_to(root)): i

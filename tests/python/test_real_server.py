@@ -18,7 +18,8 @@ pytestmark = pytest.mark.skipif(not ENDPOINT, reason="run under tests/with_serve
 
 @pytest.fixture
 def root(monkeypatch: pytest.MonkeyPatch) -> str:
-    """URL of an empty prefix on the real server; credentials in the environment, as a user would have them."""
+    """URL of an empty prefix on the real server; credentials in the environment, as a user would have
+    them."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", ENDPOINT)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", os.environ["HEADRACE_TEST_S3_ACCESS_KEY"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", os.environ["HEADRACE_TEST_S3_SECRET_KEY"])

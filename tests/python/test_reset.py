@@ -118,7 +118,8 @@ def test_a_loaded_position_is_given_up(loader: Any, few_numbers: Path) -> None:
 def test_a_rank_that_is_known_later_keeps_the_reset(
     few_numbers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """State, reset, then the process turns out to be one of two ranks: the start of the epoch, in the state's order."""
+    """State, reset, then the process turns out to be one of two ranks: the start of the epoch, in the state's
+    order."""
     with hr.Loader(few_numbers, **OPTIONS) as loader:
         loader.reset(2)
         leave_behind(loader, 4)

@@ -1,4 +1,5 @@
-"""The rooms of the package: who imports whom, in one direction, at the top of a file and inside of functions."""
+"""The rooms of the package: who imports whom, in one direction, at the top of a file and inside of
+functions."""
 
 from __future__ import annotations
 

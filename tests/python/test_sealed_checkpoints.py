@@ -1,5 +1,5 @@
-"""Encrypted checkpoints whose pieces lie in the files of several saves, and which several ranks read together: each
-file is decrypted under its own salt, and what is handed on is proved."""
+"""Encrypted checkpoints whose pieces lie in the files of several saves, and which several ranks read
+together: each file is decrypted under its own salt, and what is handed on is proved."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_s5cmd(server: sim.Server, tree: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not RCLONE.exists(), reason="tools/setup slow builds rclone")
 def test_rclone(server: sim.Server, tree: Path, tmp_path: Path) -> None:
-    remote = f":s3,provider=Other,env_auth=true,endpoint='{server.endpoint}',region=us-east-1,force_path_style=true,upload_cutoff=6M:bkt/p"
+    remote = f":s3,provider=Other,env_auth=true,endpoint='{server.endpoint}',region=us-east-1,force_path_style=true,upload_cutoff=6M:bkt/p"  # noqa: E501
     rclone = [RCLONE, "--config", tmp_path / "none", "--stats-one-line", "-v"]
     shutil.copytree(
         tree, tmp_path / "served" / "bkt" / "laid"
@@ -164,7 +164,7 @@ for name in names:
     fs.get_file(f"bkt/p/{name}", os.path.join(down, name))
 fs.rm("bkt/p", recursive=True)
 assert fs.find("bkt") == []
-"""
+"""  # noqa: E501
 
 
 @needs_clients

@@ -779,7 +779,11 @@ _BOMBS = {
 
 @pytest.mark.parametrize("what", _BOMBS)
 def test_schemas_that_would_take_the_process_down_are_refused(what: str) -> None:
-    script = "import sys; from headrace import errors; from headrace.data import unischema\ntry: unischema.read_codecs(sys.stdin.buffer.read())\nexcept errors.HeadraceError as error: print(error.code)"
+    script = (
+        "import sys; from headrace import errors; from headrace.data import unischema\ntry: "
+        "unischema.read_codecs(sys.stdin.buffer.read())\nexcept errors.HeadraceError as error: "
+        "print(error.code)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script],
         input=b"\x80\x04" + _BOMBS[what] + b".",

@@ -1,4 +1,5 @@
-"""Tables as few write them: predicates on bytes, tensors whose axes lie otherwise, another table in the same place."""
+"""Tables as few write them: predicates on bytes, tensors whose axes lie otherwise, another table in the same
+place."""
 
 from __future__ import annotations
 

@@ -274,8 +274,8 @@ def test_rank_comes_from_an_initialised_process_group(numbers: Path, tmp_path: P
 
 
 class FailsAt:
-    """A transform that fails at one batch, so many times; each time with an error of its own, which else would keep
-    the loader by its traceback."""
+    """A transform that fails at one batch, so many times; each time with an error of its own, which else
+    would keep the loader by its traceback."""
 
     def __init__(self, index: int, times: int, error: Callable[[], BaseException]) -> None:
         self.index, self.times, self.error = index, times, error

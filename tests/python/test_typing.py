@@ -20,7 +20,7 @@ left: int = loader.map(lambda sample: sample).batches_left
 plain = hr.Loader("d", batch_size=8, rank=0, world_size=1, epoch_end="drop", anonymous=True)
 for batch in plain.epoch_from_start():
     print(batch["x"])
-"""
+"""  # noqa: E501
 
 MISTAKES = {
     'headrace.torch.Loader("d", batch_szie=8)': 'Unexpected keyword argument "batch_szie"',

@@ -145,7 +145,8 @@ def write_energon(folder: Path, counts: list[int]) -> None:
         json.dumps({"shard_counts": {f"{i}.tar": count for i, count in enumerate(counts)}})
     )
     (meta / "split.yaml").write_text(
-        "exclude:\n- 3.tar\nsplit_parts:\n  train:\n  - 2.tar\n  - '{0,3}.tar'\n  val:\n  - 1.tar\n  test: []\n"
+        "exclude:\n- 3.tar\nsplit_parts:\n  train:\n  - 2.tar\n  - '{0,3}.tar'\n  val:\n  - 1.tar\n  test: "
+        "[]\n"
     )
 
 

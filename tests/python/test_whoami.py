@@ -271,7 +271,7 @@ def _random_case(rng: random.Random, home: Path) -> dict[str, str]:
         if rng.random() < 0.3:
             tool = home / f"tool_{name}"
             tool.write_text(
-                f'#!/bin/sh\necho \'{{"Version":1,"AccessKeyId":"{_id("PROCESS_" + name)}","SecretAccessKey":"{SECRET}"}}\'\n'
+                f'#!/bin/sh\necho \'{{"Version":1,"AccessKeyId":"{_id("PROCESS_" + name)}","SecretAccessKey":"{SECRET}"}}\'\n'  # noqa: E501
             )
             tool.chmod(0o755)
             body += f"credential_process = {tool}\n"

@@ -17,7 +17,10 @@ def test_prose_and_list_items_are_wrapped() -> None:
 
 
 def test_tables_code_headings_and_hard_breaks_stay() -> None:
-    text = f"# {LONG}\n\n| {LONG} |\n|---|\n\n```\n{LONG}\n```\n\n    {LONG}\n\n{LONG}  \n{LONG}\n\n<p>{LONG}</p>\n"
+    text = (
+        f"# {LONG}\n\n| {LONG} |\n|---|\n\n```\n{LONG}\n```\n\n    {LONG}\n\n{LONG}  "
+        f"\n{LONG}\n\n<p>{LONG}</p>\n"
+    )
     assert wrap_docs.wrap(text) == text
 
 

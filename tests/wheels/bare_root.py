@@ -1,7 +1,8 @@
-"""Debian systems with a Python and nothing else, of this machine's kind or run by qemu: what a wheel may count on.
+"""Debian systems with a Python and nothing else, of this machine's kind or run by qemu: what a wheel may
+count on.
 
-Made of .deb files that apt fetches into the cache; nothing of this system changes. Commands run in them as root of a user
-namespace, so anybody may.
+Made of .deb files that apt fetches into the cache; nothing of this system changes. Commands run in them as
+root of a user namespace, so anybody may.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class BareRoot:
     arch: str
 
     def run(self, *arguments: str) -> str:
-        """What its Python prints for ``arguments``; raises BuildError with all that was printed when it fails."""
+        """What its Python prints for ``arguments``; raises BuildError with all that was printed when it
+        fails."""
         variables = ["LANG=C.UTF-8", "HOME=/tmp", "PATH=/usr/bin"]
         emulator = [EMULATOR] if self.arch != platform.machine() else []
         inside = ["env", "-i", *variables, shutil.which("chroot") or "/usr/sbin/chroot", ".", *emulator]

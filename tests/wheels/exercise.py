@@ -1,9 +1,9 @@
 """What an installed wheel must do, asked of it by the Python that it is installed into.
 
-Usage: exercise.py use FOLDER     reads what test_wheels.py wrote there (pictures, sounds, compressed lines), and packs and
-                                  reads shards; all from S3, by TLS
-       exercise.py authorities    finds the system's certificate authorities where systems keep them; writes there, so only for
-                                  a bare root
+Usage: exercise.py use FOLDER     reads what test_wheels.py wrote there (pictures, sounds, compressed lines),
+                                  and packs and reads shards; all from S3, by TLS
+       exercise.py authorities    finds the system's certificate authorities where systems keep them; writes
+                                  there, so only for a bare root
 Prints a line a check; an AssertionError is what is wrong. Starts no process: an emulator could not run one.
 """
 
@@ -47,7 +47,8 @@ def use(folder: Path) -> None:
 
 
 def check_processor() -> None:
-    """That compilers and their runtime libraries let it be found: else all is right, and several times slower."""
+    """That compilers and their runtime libraries let it be found: else all is right, and several times
+    slower."""
     if platform.machine() != "x86_64":  # An emulator shows the processor that it runs on.
         return
     text = Path("/proc/cpuinfo").read_text()

@@ -1,7 +1,9 @@
-"""The wheels in dist/wheels, as `make wheels` left them: what each is, and that it works where nothing but a Python is.
+"""The wheels in dist/wheels, as `make wheels` left them: what each is, and that it works where nothing but a
+Python is.
 
-Every wheel that a Python of this machine takes is installed into a new venv; those of Debian's Pythons go into bare Debian
-roots, of this machine's kind and of others by qemu. Needs .venv (numpy, Pillow, zstandard), pip, and apt for the roots.
+Every wheel that a Python of this machine takes is installed into a new venv; those of Debian's Pythons go
+into bare Debian roots, of this machine's kind and of others by qemu. Needs .venv (numpy, Pillow, zstandard),
+pip, and apt for the roots.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""An extension of griffe (mkdocs.yml). Docstrings name others as Sphinx does (:class:`X`, :func:`y`): the site shows
-them as code, and as links to what the pages of docs/api/ document. Keyword arguments that come by
+"""An extension of griffe (mkdocs.yml). Docstrings name others as Sphinx does (:class:`X`, :func:`y`): the
+site shows them as code, and as links to what the pages of docs/api/ document. Keyword arguments that come by
 ``**options: Unpack[SomeOptions]`` get the types that they have there."""
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Docstrings(griffe.Extension):
             obj.docstring.value = re.sub(r"^(?=:param)", self.types(obj, classes), text, count=1, flags=re.M)
 
     def types(self, obj: griffe.Object, classes: dict[str, Any]) -> str:
-        """Lines with the types of what the docstring explains and the signature does not name. ``**options: Any``
-        are some of a Loader's."""
+        """Lines with the types of what the docstring explains and the signature does not name.
+        ``**options: Any`` are some of a Loader's."""
         assert obj.docstring
         parameters = parameters_of(obj) or ()
         if not any(parameter.name == "options" for parameter in parameters):

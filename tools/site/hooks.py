@@ -1,6 +1,6 @@
-"""Hooks of mkdocs (mkdocs.yml). The pages of docs/ are written as GitHub shows them; here they become what mkdocs
-needs: files outside of docs/ that they link to (examples, headers, CHANGELOG.md) become pages under files/, and lists
-get the blank lines and the four spaces that Python-Markdown wants."""
+"""Hooks of mkdocs (mkdocs.yml). The pages of docs/ are written as GitHub shows them; here they become what
+mkdocs needs: files outside of docs/ that they link to (examples, headers, CHANGELOG.md) become pages under
+files/, and lists get the blank lines and the four spaces that Python-Markdown wants."""
 
 from __future__ import annotations
 

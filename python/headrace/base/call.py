@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 class Call(Generic[T]):
-    """A call on a thread of its own, under way from the beginning. Not an executor's: those take nothing more when
-    the interpreter has begun to end, and what was begun before must still be brought to its end then."""
+    """A call on a thread of its own, under way from the beginning. Not an executor's: those take nothing more
+    when the interpreter has begun to end, and what was begun before must still be brought to its end then."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._call = call

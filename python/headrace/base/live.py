@@ -39,8 +39,8 @@ _owner_pid = os.getpid()
 
 
 def register(thing: Closing, *, has_begun: bool = False) -> None:
-    """``has_begun``: it brings to an end what it has begun, when the program ends, and needs executors for that,
-    which end before what ``atexit`` calls."""
+    """``has_begun``: it brings to an end what it has begun, when the program ends, and needs executors for
+    that, which end before what ``atexit`` calls."""
     log.listen()
     if has_begun:
         _at_end_of_executors()

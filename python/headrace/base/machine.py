@@ -32,8 +32,10 @@ def warn_of_memory(memory: int) -> None:
     if ranks > 1:
         wanted = f"{wanted} for each of {ranks} ranks on this node"
     warnings.warn(
-        f"memory={wanted} is more than the {format_bytes(limit)} that {whose}: where that much is read ahead, the kernel kills the "
-        f'process. Half of it, memory="{max(limit // (2 * ranks) >> 20, 16)}MiB", leaves room for the training itself. The order of a new run '
+        f"memory={wanted} is more than the {format_bytes(limit)} that {whose}: where that much is read "
+        "ahead, the kernel kills the "
+        f'process. Half of it, memory="{max(limit // (2 * ranks) >> 20, 16)}MiB", leaves room for the '
+        "training itself. The order of a new run "
         "depends on memory=. This is said once.",
         RuntimeWarning,
         stacklevel=4,

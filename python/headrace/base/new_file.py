@@ -14,10 +14,10 @@ __all__ = ["new_file"]
 
 @contextmanager
 def new_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write that gets its name, in the place of what has it, when the block ends well; after an error
-    nothing is left of it. Until then it is a hidden one beside, that no other writer has. As when a file is
-    opened to be written, a link stays one, and a file keeps its permissions. UnsupportedError: the name is a
-    device's, a fifo's or a socket's."""
+    """A file to write that gets its name, in the place of what has it, when the block ends well; after an
+    error nothing is left of it. Until then it is a hidden one beside, that no other writer has. As when a
+    file is opened to be written, a link stays one, and a file keeps its permissions. UnsupportedError: the
+    name is a device's, a fifo's or a socket's."""
     target = os.fspath(path)
     _native.check_replaceable(target)
     target = os.path.realpath(target)

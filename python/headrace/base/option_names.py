@@ -26,8 +26,8 @@ class OptionNames(NamedTuple):
     """Names that others have for the same thing, or of the same library elsewhere: what to write instead."""
 
     def check(self, given: Iterable[str]) -> None:
-        """Raises InvalidArgumentError for a name that is none of these: with what to write instead, else with all
-        that there are."""
+        """Raises InvalidArgumentError for a name that is none of these: with what to write instead, else with
+        all that there are."""
         known = {name for names in self.groups.values() for name in names}
         for name in given:
             if name not in known:

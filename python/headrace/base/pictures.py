@@ -55,7 +55,7 @@ td:first-child, th:first-child {{ text-align: left; }}
 <h1>{html.escape(title)}</h1>
 {drawing}
 {"".join(map(_table, tables))}</body></html>
-"""
+"""  # noqa: E501
 
 
 def _table(rows: Table) -> str:

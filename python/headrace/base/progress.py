@@ -64,8 +64,8 @@ def _plain(description: str, unit: str) -> Report:
 
 
 class StatusLine:
-    """A line that says how something goes: one that is written anew four times a second on a terminal; else one
-    every 30 s, by the logger ``headrace.progress`` where somebody listens to it, or plainly on stderr."""
+    """A line that says how something goes: one that is written anew four times a second on a terminal; else
+    one every 30 s, by the logger ``headrace.progress`` where somebody listens to it, or plainly on stderr."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

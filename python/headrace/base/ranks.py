@@ -61,7 +61,8 @@ def _pair(rank_name: str, size_name: str) -> Rank | None:
     if len(there) == 1:
         (missing,) = {rank_name, size_name} - set(there)
         raise InvalidArgumentError(
-            f"{there[0]}={os.environ[there[0]]} is set and {missing} is not, so the rank of this process is unknown: {_REMEDY}"
+            f"{there[0]}={os.environ[there[0]]} is set and {missing} is not, so the rank of this process is "
+            f"unknown: {_REMEDY}"
         )
     rank, size = _number(rank_name), _number(size_name)
     if rank >= size:
@@ -119,7 +120,8 @@ def _told_rank() -> Rank | None:
     found = found or _slurm_rank()
     if found is None and "PMIX_RANK" in os.environ:
         raise InvalidArgumentError(
-            f"PMIX_RANK={os.environ['PMIX_RANK']} is set and nothing says of how many: set RANK and WORLD_SIZE, or give rank= and world_size="
+            f"PMIX_RANK={os.environ['PMIX_RANK']} is set and nothing says of how many: set RANK and "
+            "WORLD_SIZE, or give rank= and world_size="
         )
     return found
 

@@ -1,7 +1,7 @@
 """What a pickle of something open holds: the call that opened it. Whoever loads it opens it anew.
 
-Threads, connections and memory stay in their process. Secrets stay there, too: a pickle travels through files,
-queues and object stores of frameworks, and nobody who was given a key by option expects it there.
+Threads, connections and memory stay in their process. Secrets stay there, too: a pickle travels through
+files, queues and object stores of frameworks, and nobody who was given a key by option expects it there.
 """
 
 from __future__ import annotations
@@ -95,8 +95,9 @@ class Recipe(NamedTuple):
         secret = next(filter(None, (_find_secret(*each) for each in given.items())), None)
         if secret is not None:
             raise InvalidArgumentError(
-                f"{owner} was opened with a secret ({secret}), which its pickle would hold. Leave it out and let each process find credentials "
-                "by itself (environment, the vendor's files, roles: docs/stores.md), or give the other process what it needs and open it there"
+                f"{owner} was opened with a secret ({secret}), which its pickle would hold. Leave it out and "
+                "let each process find credentials by itself (environment, the vendor's files, roles: "
+                "docs/stores.md), or give the other process what it needs and open it there"
             )
         return self
 

@@ -50,8 +50,8 @@ def format_bytes(count: float) -> str:
 
 
 def whole_number(label: str, value: Any, bits: int, *, least: int = 0, most: int | None = None) -> int:
-    """``value``, which must be a whole number of so many bits, and within the bounds; ``label`` is the argument to
-    blame."""
+    """``value``, which must be a whole number of so many bits, and within the bounds; ``label`` is the
+    argument to blame."""
     last = (1 << bits) - 1 if most is None else most
     if (
         isinstance(value, bool)

@@ -1,4 +1,5 @@
-"""Makes the data of a workload: records of the published sizes, of random bytes, in the published container."""
+"""Makes the data of a workload: records of the published sizes, of random bytes, in the published
+container."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from headrace.store.store import Store
 __all__ = ["generate", "record_sizes"]
 
 _FRAME_BYTES = 54
-"""Of a record of tf.train.Example beside its image, about: only the number of records in a file depends on it."""
+"""Of a record of tf.train.Example beside its image, about: only the number of records in a file depends on
+it."""
 
 Report = Callable[[int], None]
 """Takes the bytes of the records made so far."""
@@ -47,8 +49,8 @@ def generate(
     report: Report | None = None,
     **options: Any,
 ) -> None:
-    """Writes so many samples to a directory or prefix that is empty, the same bytes for the same seed. When it
-    ends early, by an error or Ctrl-C, what it wrote is removed.
+    """Writes so many samples to a directory or prefix that is empty, the same bytes for the same seed. When
+    it ends early, by an error or Ctrl-C, what it wrote is removed.
 
     :param options: how to reach the store.
     """

@@ -50,7 +50,8 @@ def accelerator_memory(workload: Workload) -> int:
 
 
 def largest_count(setting: Setting) -> int:
-    """As many accelerators as have memory in four fifths of this machine's, and 2 steps an epoch of the data."""
+    """As many accelerators as have memory in four fifths of this machine's, and 2 steps an epoch of the
+    data."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with Dataset(setting.url, **_opening(setting)) as dataset:
         by_data = len(dataset) // (2 * setting.workload.batch_size)
@@ -143,6 +144,6 @@ def caching_note(dataset_bytes: int) -> str:
     if dataset_bytes >= 5 * machine:
         return ""
     return (
-        f"{format_bytes(dataset_bytes)} of data on a machine with {format_bytes(machine)} of memory: what lies on "
-        "its own disks comes from the page cache. MLPerf Storage asks for five times the memory."
+        f"{format_bytes(dataset_bytes)} of data on a machine with {format_bytes(machine)} of memory: what "
+        "lies on its own disks comes from the page cache. MLPerf Storage asks for five times the memory."
     )

@@ -60,8 +60,8 @@ class Cache(store_cache.Cache):
         progress: Callable[[int, int, int], None] | None = None,
         **options: Any,
     ) -> WarmReport:
-        """Fetches what is missing of a dataset, before the run that needs it. What is there is not read; so one
-        that was interrupted goes on where it was.
+        """Fetches what is missing of a dataset, before the run that needs it. What is there is not read; so
+        one that was interrupted goes on where it was.
 
         Where all of it has no room, it ends when the cache is full: then say how the run will read
         (``batch_size`` and the other options of the :class:`headrace.Loader`), and what is needed first is
@@ -109,6 +109,7 @@ class Cache(store_cache.Cache):
 
 
 def _beginning_of(given: str, root: str) -> str:
-    """Of all objects of a dataset, and of none beside them: its one object's URL, or its folder's with the slash."""
+    """Of all objects of a dataset, and of none beside them: its one object's URL, or its folder's with the
+    slash."""
     is_object = not is_pattern(given) and kept_url(given).rstrip("/") != root
     return kept_url(given) if is_object else root.rstrip("/") + "/"

@@ -33,7 +33,8 @@ class SimulatedCache(NamedTuple):
     """A run with a cache of one size."""
 
     policy: str
-    """``"next_use"``: as the cache evicts. ``"lru"``: what was used longest ago goes first, for comparison."""
+    """``"next_use"``: as the cache evicts. ``"lru"``: what was used longest ago goes first, for
+    comparison."""
     limit_bytes: int
     hit_rate: float
     """Of the bytes that are read."""
@@ -69,8 +70,9 @@ def simulate(
 ) -> Simulation:
     """Runs a loader without moving data, and replays what it reads against caches of several sizes.
 
-    Order, read-ahead and memory are the real ones, so bytes are those of a run whose store keeps up. Times follow
-    from a model: a line and a disk that serve reads one after the other in the order in which they are made.
+    Order, read-ahead and memory are the real ones, so bytes are those of a run whose store keeps up. Times
+    follow from a model: a line and a disk that serve reads one after the other in the order in which they are
+    made.
 
     :param dataset: whatever a Loader takes.
     :param sizes: as ``cache_limit=``; 0 is no cache. Default: eleven from none to all of the dataset.

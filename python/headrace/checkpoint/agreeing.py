@@ -1,4 +1,5 @@
-"""What ranks that load together agree on: that all have read one and the same save, or that all have failed."""
+"""What ranks that load together agree on: that all have read one and the same save, or that all have
+failed."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class Attempt(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Of all ranks together; on all of them the same, but that an error of this rank goes before those of others."""
+    """Of all ranks together; on all of them the same, but that an error of this rank goes before those of
+    others."""
 
     why: Exception
     falls_back: bool
@@ -81,6 +83,6 @@ def _differing(place: Place, step: int, saves: list[str]) -> CorruptError:
     first = {save: saves.index(save) for save in saves}
     found = ", ".join(f"{save} on rank {rank}" for save, rank in list(first.items())[:3])
     return CorruptError(
-        f"{place.url}: ranks find different saves of step {step} ({found}): it is being replaced (overwrite=True), or a directory of "
-        "local= has one of another job"
+        f"{place.url}: ranks find different saves of step {step} ({found}): it is being replaced "
+        "(overwrite=True), or a directory of local= has one of another job"
     )

@@ -22,8 +22,8 @@ def storage_classes_of(place: Place, manifest: Manifest) -> dict[str, str]:
 
 @contextmanager
 def explaining_archives(place: Place, manifest: Manifest) -> Iterator[None]:
-    """An error that comes of a data file in an archive class says what of the checkpoint lies there, and what to
-    do."""
+    """An error that comes of a data file in an archive class says what of the checkpoint lies there, and what
+    to do."""
     try:
         yield
     except UnsupportedError as error:
@@ -32,9 +32,10 @@ def explaining_archives(place: Place, manifest: Manifest) -> Iterator[None]:
             raise
         classes = ", ".join(sorted(set(archived.values())))
         raise UnsupportedError(
-            f"{place.url}: step {manifest.step} cannot be read before it is restored: {len(archived)} of its {len(set(manifest.data_keys))} "
-            f"data files are in {classes}. Restore each ({_how(classes)}), wait until that is done, and load again; headrace ckpt info "
-            f"{place.url} {manifest.step} --json names them. {error}"
+            f"{place.url}: step {manifest.step} cannot be read before it is restored: {len(archived)} of its "
+            f"{len(set(manifest.data_keys))} data files are in {classes}. Restore each ({_how(classes)}), "
+            f"wait until that is done, and load again; headrace ckpt info {place.url} {manifest.step} --json "
+            f"names them. {error}"
         ) from error
 
 

@@ -94,8 +94,8 @@ class Array:
         return Memory.of_numpy(np.ascontiguousarray(part).reshape(np.shape(part)))
 
     def sample(self) -> str:
-        """Digest of the first chunk: whether two have the same. Of one that is larger than 1 MiB it is of 4,096
-        elements, all over it."""
+        """Digest of the first chunk: whether two have the same. Of one that is larger than 1 MiB it is of
+        4,096 elements, all over it."""
         part: Any = self._parts[0]
         part = part.detach() if self.kind == "torch" else np.asarray(part)
         count = int(np.prod(part.shape))
@@ -129,9 +129,9 @@ class Array:
         return sum(part.nbytes for part in self._parts if self.kind == "torch" and not shows_its_memory(part))
 
     def places_to_fill(self, number: int, landing: Landing) -> Iterator[tuple[Chunk, Memory]]:
-        """Memory to fill a chunk in, box by box: its own; or, where that cannot be filled (other devices, views that
-        conjugate or negate), some of ``landing``, as many rows at a time as that has room for. It is taken when it is
-        asked for. See :meth:`check_writable`."""
+        """Memory to fill a chunk in, box by box: its own; or, where that cannot be filled (other devices,
+        views that conjugate or negate), some of ``landing``, as many rows at a time as that has room for. It
+        is taken when it is asked for. See :meth:`check_writable`."""
         part, chunk = self._parts[number], self.chunks[number]
         if self.kind == "torch" and not shows_its_memory(part):
             yield from _rows_to_fill(part.detach(), chunk, landing)
@@ -232,7 +232,8 @@ def saved_dtype(name: str, spelled: str) -> str:
         return _NUMPY[spelled]
     except KeyError:
         raise InvalidArgumentError(
-            f"{name}: arrays of {spelled} have no place in a safetensors file; one of {', '.join(sorted(_NUMPY))}"
+            f"{name}: arrays of {spelled} have no place in a safetensors file; one of "
+            f"{', '.join(sorted(_NUMPY))}"
         ) from None
 
 
@@ -262,7 +263,8 @@ def _describe_torch(name: str, value: Any) -> Array:
         return Array(name, "torch", _dtype_of(name, value), value.size(), parts)
     if hasattr(value, "materialize"):
         raise InvalidArgumentError(
-            f"{name}: is a parameter of a LazyModule and has no values yet: run the module once, on a batch, before"
+            f"{name}: is a parameter of a LazyModule and has no values yet: run the module once, on a batch, "
+            "before"
         )
     if value.device.type == "meta":
         raise InvalidArgumentError(f"{name}: is on the meta device and has no values")
@@ -281,8 +283,8 @@ def _dtype_of(name: str, value: Any) -> str:
 
 
 def _with_memory(name: str, value: Any) -> Any:
-    """The tensor, where its numbers are in its memory. Those of a subclass may lie in other tensors: it has an
-    address of 0 then, or none."""
+    """The tensor, where its numbers are in its memory. Those of a subclass may lie in other tensors: it has
+    an address of 0 then, or none."""
     if hasattr(value, "trigger_wait"):  # Of a collective that may be under way.
         value = value.trigger_wait()
     try:
@@ -292,8 +294,8 @@ def _with_memory(name: str, value: Any) -> Any:
     if has_memory:
         return value
     raise InvalidArgumentError(
-        f"{name}: is a {type(value).__module__}.{type(value).__qualname__}, which keeps its numbers in other tensors; save "
-        "those, or a plain tensor of its values"
+        f"{name}: is a {type(value).__module__}.{type(value).__qualname__}, which keeps its numbers in other "
+        "tensors; save those, or a plain tensor of its values"
     )
 
 

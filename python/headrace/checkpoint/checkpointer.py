@@ -71,8 +71,8 @@ class Checkpointer(live.Closing):
     >>> ckpt.save(state["step"], state)  # doctest: +SKIP
 
     A state is a tree of dicts, lists and tuples with arrays (torch, DTensor, numpy, JAX), numbers, text and
-    bytes; what has ``state_dict()`` may stand in the outermost dict as itself. Named tuples and pytrees that are
-    registered with JAX are saved by the names of their fields. With torch.distributed
+    bytes; what has ``state_dict()`` may stand in the outermost dict as itself. Named tuples and pytrees that
+    are registered with JAX are saved by the names of their fields. With torch.distributed
     initialised all ranks save and load together: each writes what it alone has, and its share of what several
     have.
 
@@ -81,35 +81,37 @@ class Checkpointer(live.Closing):
         brought to the URL in the background, also by the next job if this one ends before, and loaded from
         there where they still are. Each node has its own.
     :param keep_local: so many checkpoints that were brought over stay there as well.
-    :param differential: arrays, or a rank's parts of them, that have not changed since the checkpoint that this job
-        committed last are not written again: the new one refers to the earlier file, which stays as long as a
-        checkpoint needs it. For frozen weights, LoRA, slow averages.
-    :param memory: bytes for what is on its way to the store. With as much as a rank writes, ``save()`` takes as
-        long as a copy of it.
+    :param differential: arrays, or a rank's parts of them, that have not changed since the checkpoint that
+        this job committed last are not written again: the new one refers to the earlier file, which stays as
+        long as a checkpoint needs it. For frozen weights, LoRA, slow averages.
+    :param memory: bytes for what is on its way to the store. With as much as a rank writes, ``save()`` takes
+        as long as a copy of it.
     :param keep: a number of checkpoints, or a :class:`Keep`; default: all stay.
-    :param cold: older checkpoints of an object store move to another storage class: a :class:`Cold`, or several, the
-        warmest first. Default: all stay where they are.
+    :param cold: older checkpoints of an object store move to another storage class: a :class:`Cold`, or
+        several, the warmest first. Default: all stay where they are.
     :param rank_timeout: seconds that a rank may be later than the others.
-    :param check: ``"auto"``: what was written is compared with the sum that the store tells, or read back where
-        it tells none; but of a directory the disk is believed: what it drops or changes, and calls written, is found
-        when it is loaded. ``"read"``: always read back, before the save says that it is there; ``"none"``.
-    :param values: ``"warn"``: NaN, infinities, and arrays that are all zero and were not in the save before are
-        told in the log (logger ``headrace.checkpoint``); ``"error"``: such a save fails; ``"ignore"``: nobody
-        looks.
+    :param check: ``"auto"``: what was written is compared with the sum that the store tells, or read back
+        where it tells none; but of a directory the disk is believed: what it drops or changes, and calls
+        written, is found when it is loaded. ``"read"``: always read back, before the save says that it is
+        there; ``"none"``.
+    :param values: ``"warn"``: NaN, infinities, and arrays that are all zero and were not in the save before
+        are told in the log (logger ``headrace.checkpoint``); ``"error"``: such a save fails; ``"ignore"``:
+        nobody looks.
     :param differing: what becomes of an array that ranks have whole under one name and with different values:
-        ``"error"``, or ``"first"``: that of the first rank is saved, as for running statistics of BatchNorm under DDP.
+        ``"error"``, or ``"first"``: that of the first rank is saved, as for running statistics of BatchNorm
+        under DDP.
     :param allow_pickle: values that are none of the above are pickled; loading them runs what they say.
     :param encryption_key: where the key is under which all that is saved is encrypted (AES-256-GCM), as
-        ``file:PATH``, ``env:NAME`` or ``command:PROGRAM ARGUMENTS``; the same on all ranks. Checkpoints that are
-        encrypted under another key, or not, are a DeniedError.
-    :param compression: ``"zstd"``: data files are compressed, bytes of equal significance of an array's numbers
-        together. What an earlier job has saved here otherwise is loaded all the same.
+        ``file:PATH``, ``env:NAME`` or ``command:PROGRAM ARGUMENTS``; the same on all ranks. Checkpoints that
+        are encrypted under another key, or not, are a DeniedError.
+    :param compression: ``"zstd"``: data files are compressed, bytes of equal significance of an array's
+        numbers together. What an earlier job has saved here otherwise is loaded all the same.
     :param part_bytes: of the uploads' parts.
     :param copy_threads: that copy the state; as many compress it.
-    :param share_reads: ``"auto"``: what several ranks of torch.distributed load is read from an object store by
-        one of them, which hands it to the others (over gloo), where it is more than 8 MiB; each byte is then
-        read once. ``"always"``: however little, and from directories too; ``"never"``: each rank reads what it
-        needs.
+    :param share_reads: ``"auto"``: what several ranks of torch.distributed load is read from an object store
+        by one of them, which hands it to the others (over gloo), where it is more than 8 MiB; each byte is
+        then read once. ``"always"``: however little, and from directories too; ``"never"``: each rank reads
+        what it needs.
     :param group: the ranks that save together; default: those of torch.distributed.
     :param options: of the store, as :class:`headrace.Store` takes them.
 
@@ -205,12 +207,12 @@ class Checkpointer(live.Closing):
     ) -> SaveHandle:
         """Saves the state as the checkpoint of a step.
 
-        Returns when the state may change again, and goes on in the background: ``handle.result()`` waits until
-        there is a checkpoint. An error of an earlier save that nobody has looked at is raised here.
+        Returns when the state may change again, and goes on in the background: ``handle.result()`` waits
+        until there is a checkpoint. An error of an earlier save that nobody has looked at is raised here.
 
         :param metadata: JSON of your own (loss, version), shown by ``headrace ckpt`` and used by ``Keep``.
-        :param overwrite: replaces the checkpoint of the same step, at once; else that is a ChangedError. One that
-            load() has passed over, since it cannot be proved, is replaced anyway.
+        :param overwrite: replaces the checkpoint of the same step, at once; else that is a ChangedError. One
+            that load() has passed over, since it cannot be proved, is replaced anyway.
         :param wait: for which level; None: returns at once, and nothing of the state may change before
             ``handle.wait("staged")``.
         """
@@ -301,21 +303,22 @@ class Checkpointer(live.Closing):
             self.retire()
 
     def _compare_with_last(self, manifest: Manifest) -> None:
-        """Says it where nothing has changed since the checkpoint before: then an old copy was saved, or nothing
-        was trained."""
+        """Says it where nothing has changed since the checkpoint before: then an old copy was saved, or
+        nothing was trained."""
         last, self._last = self._last, manifest
         if last is not None and last.step != manifest.step and last.has_same_arrays(manifest):
             _log.warning(
-                "%s: the arrays of step %d are, bit for bit, those of step %d; was the state that training changes what was saved?",
+                "%s: the arrays of step %d are, bit for bit, those of step %d; was the state that training "
+                "changes what was saved?",
                 self.url,
                 manifest.step,
                 last.step,
             )
 
     def retire(self) -> None:
-        """Deletes checkpoints that ``keep=`` does not want, and lets what is old move (``cold=``). After its saves
-        it does so itself: this is for those of :class:`headrace.checkpoint.dcp.Writer`. On one rank, without a save
-        under way. What fails is a warning of the log, and is tried again the next time."""
+        """Deletes checkpoints that ``keep=`` does not want, and lets what is old move (``cold=``). After its
+        saves it does so itself: this is for those of :class:`headrace.checkpoint.dcp.Writer`. On one rank,
+        without a save under way. What fails is a warning of the log, and is tried again the next time."""
         if self._keep.latest == 0 and self._cooling is None:
             return
         try:
@@ -381,7 +384,8 @@ class Checkpointer(live.Closing):
     def _sweep(self, fence: int) -> None:
         """What jobs below that number have left."""
         sweep(self._far, fence)
-        # Of several disks each may have the manifest that needs what lies on the others: the flusher asks all.
+        # Of several disks each may have the manifest that needs what lies on the others: the flusher asks
+        # all.
         if self._near is not None and self._group.world_size == 1:
             sweep(self._near, fence)
 
@@ -407,22 +411,22 @@ class Checkpointer(live.Closing):
     def load(self, step: int | None = None, into: Any = None, *, partial: bool = False) -> Any:
         """The state that was saved; every byte is compared with its sum.
 
-        Without ``step`` the checkpoint that was committed last; where it cannot be proved, the last one before
-        that can, on all ranks the same, with a warning; :attr:`rejected` says why. A step that is replaced meanwhile
-        is read again: all ranks have the same save.
+        Without ``step`` the checkpoint that was committed last; where it cannot be proved, the last one
+        before that can, on all ranks the same, with a warning; :attr:`rejected` says why. A step that is
+        replaced meanwhile is read again: all ranks have the same save.
 
-        :param into: a state of the same structure whose arrays are filled in place, whatever part of each this
-            rank has: the mesh may be another than that of the save. What has ``load_state_dict()`` in the
-            outermost dict is given its part; if it is no module, the saved one alone, whatever it holds now (an
-            optimizer that has stepped since). After an error it may have some of one checkpoint and some of
-            another. Named tuples and registered pytrees are made anew. Default: arrays are made, whole, and dicts of
-            what was saved by its fields.
+        :param into: a state of the same structure whose arrays are filled in place, whatever part of each
+            this rank has: the mesh may be another than that of the save. What has ``load_state_dict()`` in
+            the outermost dict is given its part; if it is no module, the saved one alone, whatever it holds
+            now (an optimizer that has stepped since). After an error it may have some of one checkpoint and
+            some of another. Named tuples and registered pytrees are made anew. Default: arrays are made,
+            whole, and dicts of what was saved by its fields.
         :param partial: load only what is both in the checkpoint and in ``into``; an array at least.
         :returns: the state, with ``into``'s arrays and objects in it.
 
         Raises NotFoundError (no checkpoint), CorruptError (none that can be proved), InvalidArgumentError
-        (``into`` has another structure, dtype or shape), DeniedError (encrypted under another key, or in that it
-        is).
+        (``into`` has another structure, dtype or shape), DeniedError (encrypted under another key, or in that
+        it is).
         """
         self._check_open()
         self.rejected = []
@@ -436,7 +440,8 @@ class Checkpointer(live.Closing):
             if isinstance(read, Attempt):
                 if self.rejected:
                     warnings.warn(
-                        f"{self.url}: loaded step {each}, since step {self.rejected[0].step} cannot be proved: {self.rejected[0].why}",
+                        f"{self.url}: loaded step {each}, since step {self.rejected[0].step} cannot be "
+                        f"proved: {self.rejected[0].why}",
                         RuntimeWarning,
                         stacklevel=2,
                     )
@@ -459,8 +464,8 @@ class Checkpointer(live.Closing):
         rtol: float = 1e-3,
         on_difference: Literal["error", "warn"] = "error",
     ) -> None:
-        """Compares what the loaded state gives on a batch that never changes with what it gave when it was saved:
-        ``metadata={"reference": {"loss": ..., "grad_norm": ...}}``. All ranks call it together.
+        """Compares what the loaded state gives on a batch that never changes with what it gave when it was
+        saved: ``metadata={"reference": {"loss": ..., "grad_norm": ...}}``. All ranks call it together.
 
         :param measured: a number for each name of the reference, on this rank.
         :param step: default: the one that was loaded last.
@@ -484,8 +489,8 @@ class Checkpointer(live.Closing):
             warnings.warn(odd, RuntimeWarning, stacklevel=2)
 
     def _in_turn(self, candidates: list[int]) -> Iterator[int]:
-        """In the order in which to try them, on all ranks the same; what that of the others is, is asked when the
-        first was not the one."""
+        """In the order in which to try them, on all ranks the same; what that of the others is, is asked when
+        the first was not the one."""
         yield candidates[0]
         if len(candidates) > 1:
             others: Any = candidates[1:]
@@ -513,7 +518,10 @@ class Checkpointer(live.Closing):
             if not failure.was_replaced or (left == 0 and not failure.falls_back):
                 return failure
             if left == 0:
-                text = f"{self.url}: step {step} is replaced again and again, it was read {_READINGS} times: {failure.why}"
+                text = (
+                    f"{self.url}: step {step} is replaced again and again, it was read {_READINGS} times: "
+                    f"{failure.why}"
+                )
                 return failure._replace(why=CorruptError(text))
             _log.info("%s: step %d was replaced while it was read: %s", self.url, step, failure.why)
 
@@ -621,7 +629,8 @@ class Checkpointer(live.Closing):
         return self._far.store.closed
 
     def close(self) -> None:
-        """Waits for saves under way. May be repeated. Raises what went wrong with one that nobody looked at."""
+        """Waits for saves under way. May be repeated. Raises what went wrong with one that nobody looked
+        at."""
         if self.closed:
             return
         self._worker.shutdown(wait=True)
@@ -637,7 +646,8 @@ class Checkpointer(live.Closing):
         self._raise_unseen()
 
     def __exit__(self, *raised: object) -> None:
-        """What went wrong with a save does not take the place of the error that leaves the block: the log has it."""
+        """What went wrong with a save does not take the place of the error that leaves the block: the log has
+        it."""
         try:
             self.close()
         except Exception as error:
@@ -686,8 +696,8 @@ def _check_local(local: str, url: str) -> None:
     # What is at the URL is deleted from the disk.
     if os.path.commonpath([near, far]) in (near, far):
         raise InvalidArgumentError(
-            f"local={local!r} and {url!r} are one directory, or one lies in the other: local= is the quick disk from which checkpoints "
-            "go to the URL; without it they are saved at the URL"
+            f"local={local!r} and {url!r} are one directory, or one lies in the other: local= is the quick "
+            "disk from which checkpoints go to the URL; without it they are saved at the URL"
         )
 
 

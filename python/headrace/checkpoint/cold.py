@@ -13,13 +13,14 @@ __all__ = ["Cold", "check_rules", "is_archive", "rule_of_each"]
 
 
 class Cold(NamedTuple):
-    """Older checkpoints of an object store move to another storage class; a checkpoint that fulfils both ``after``
-    and ``hours`` does.
+    """Older checkpoints of an object store move to another storage class; a checkpoint that fulfils both
+    ``after`` and ``hours`` does.
 
     :ivar storage_class: in the vendor's word: ``"STANDARD_IA"``, ``"GLACIER_IR"``, ``"DEEP_ARCHIVE"`` (S3),
         ``"NEARLINE"``, ``"COLDLINE"``, ``"ARCHIVE"`` (GCS), ``"Cool"``, ``"Cold"``, ``"Archive"`` (Azure).
     :ivar after: so many checkpoints, those saved last, stay where they are; at least 1.
-    :ivar hours: those saved within so many hours before the last one stay where they are; 0: only ``after`` counts.
+    :ivar hours: those saved within so many hours before the last one stay where they are; 0: only ``after``
+        counts.
     """
 
     storage_class: str
@@ -37,7 +38,8 @@ def check_rules(cold: Cold | Sequence[Cold] | None) -> Sequence[Cold]:
             )
         if rule.after < 1 or rule.hours < 0:
             raise InvalidArgumentError(
-                f"cold={rule!r}: after= is 1 or more, since the last checkpoint never moves; hours= is 0 or more"
+                f"cold={rule!r}: after= is 1 or more, since the last checkpoint never moves; hours= is 0 or "
+                "more"
             )
     for warmer, colder in itertools.pairwise(rules):
         if colder.after < warmer.after or colder.hours < warmer.hours:
@@ -46,7 +48,8 @@ def check_rules(cold: Cold | Sequence[Cold] | None) -> Sequence[Cold]:
             )
         if is_archive(warmer.storage_class):
             raise InvalidArgumentError(
-                f"cold: {warmer.storage_class} must be the last rule: what is archived cannot be moved on before it is restored"
+                f"cold: {warmer.storage_class} must be the last rule: what is archived cannot be moved on "
+                "before it is restored"
             )
     return rules
 

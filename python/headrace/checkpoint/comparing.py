@@ -1,5 +1,5 @@
-"""Which pieces still have the bytes that were written. Those that do not lie row-major in this machine's memory come
-through two buffers, as they do when they are written: never all of them."""
+"""Which pieces still have the bytes that were written. Those that do not lie row-major in this machine's
+memory come through two buffers, as they do when they are written: never all of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Written(Protocol):
 def find_unchanged(
     parts: Mapping[int, RowMajor], written: Mapping[int, Written], key: bytes, threads: int
 ) -> set[int]:
-    """Numbers of the pieces of ``written`` whose ``parts`` have those bytes, by fingerprints under ``key``."""
+    """Numbers of the pieces of ``written`` whose ``parts`` have those bytes, by fingerprints under
+    ``key``."""
     memories = {number: parts[number].memory() for number in written}
     here = [
         (number, each.address, written[number].length, 0)

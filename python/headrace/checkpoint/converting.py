@@ -50,8 +50,8 @@ def find_format(url: str, **options: Any) -> str:
     if any(key.endswith((".safetensors", ".safetensors.index.json")) for key in keys):
         return "safetensors"
     raise NotFoundError(
-        f"{url}: no checkpoint is there: no steps/ (of headrace), no {METADATA} (of DCP), no .safetensors file; a file of torch.save is "
-        f"named as such ({', '.join(_TORCH_ENDS)})"
+        f"{url}: no checkpoint is there: no steps/ (of headrace), no {METADATA} (of DCP), no .safetensors "
+        f"file; a file of torch.save is named as such ({', '.join(_TORCH_ENDS)})"
     )
 
 
@@ -103,8 +103,8 @@ class Conversion:
         """Names of values that the target cannot hold."""
 
     def run(self) -> None:
-        """Reads, then writes. Raises what either does, and ChangedError where something is there that is not to be
-        replaced; nothing that was there before is changed by an error of the first."""
+        """Reads, then writes. Raises what either does, and ChangedError where something is there that is not
+        to be replaced; nothing that was there before is changed by an error of the first."""
         self._check_target()
         state = _part(self._read(), self._only, self._source)
         sizes = [_bytes_of(_name_of(path), value) for path, value in _leaves(state) if is_array(value)]
@@ -205,8 +205,8 @@ class Conversion:
         if others and not self._leave_out:
             some = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
             raise InvalidArgumentError(
-                f"{self._source}: safetensors files hold arrays alone, and {len(others)} values are none ({some}): take a part of it "
-                "(--only model), or leave them out (--leave-out)"
+                f"{self._source}: safetensors files hold arrays alone, and {len(others)} values are none "
+                f"({some}): take a part of it (--only model), or leave them out (--leave-out)"
             )
         self.left_out = others
         safetensors.save_sharded(

@@ -1,9 +1,9 @@
 """Moves the data files of older checkpoints to colder storage classes.
 
-A file is moved by one request, or one upload that is completed by one: before it the old version is there, behind
-it the new one, with the same bytes. So whoever is killed between any two steps leaves a checkpoint of which some
-files are cold already, and the next job goes on with the others. Manifests and indexes stay where they are: they
-are little, and are wanted by every listing.
+A file is moved by one request, or one upload that is completed by one: before it the old version is there,
+behind it the new one, with the same bytes. So whoever is killed between any two steps leaves a checkpoint of
+which some files are cold already, and the next job goes on with the others. Manifests and indexes stay where
+they are: they are little, and are wanted by every listing.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Cooling:
         :param about: of the checkpoints that there are; what is not in it stays where it is.
         :param stay: steps that never move: pinned, or needed by what is being saved.
 
-        Raises CorruptError where a manifest cannot be read, since it may need any file, or where the store has
-        other bytes behind a move.
+        Raises CorruptError where a manifest cannot be read, since it may need any file, or where the store
+        has other bytes behind a move.
         """
         self._look()
         wanted = rule_of_each(self._rules, about, stay)
@@ -129,12 +129,14 @@ class Cooling:
         after = native.set_storage_class(file.key, storage_class)
         if after.size != file.size:
             raise CorruptError(
-                f"{self._place.url}/{file.key}: has {after.size} bytes since it was moved to {storage_class}, and had {file.size}"
+                f"{self._place.url}/{file.key}: has {after.size} bytes since it was moved to "
+                f"{storage_class}, and had {file.size}"
             )
         kept = after.storage_class or "STANDARD"  # S3 does not name that.
         if kept.casefold() != storage_class.casefold():
             raise UnsupportedError(
-                f"{self._place.url}/{file.key}: was to move to {storage_class}, and the store has left it in {kept}"
+                f"{self._place.url}/{file.key}: was to move to {storage_class}, and the store has left it in "
+                f"{kept}"
             )
         if after.etag != etag:  # Else nothing was copied.
             _native.checkpoint_prove_file(native, file.key, file.size, file.crc32c)

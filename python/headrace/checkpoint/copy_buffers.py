@@ -1,5 +1,5 @@
-"""Bytes of pieces that lie nowhere row-major in this machine's memory (other strides, other devices), brought to it a
-few at a time."""
+"""Bytes of pieces that lie nowhere row-major in this machine's memory (other strides, other devices), brought
+to it a few at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _ALIGNMENT = 64
 PieceBytes: TypeAlias = tuple[int, int, int]
 """(piece, first byte, end byte)."""
 CopiedBytes: TypeAlias = tuple[int, int, int, int]
-"""(piece, address, bytes there, which byte of the piece is the first): what CheckpointWriter.stage() takes."""
+"""(piece, address, bytes there, which byte of the piece is the first): what CheckpointWriter.stage()
+takes."""
 
 
 def size_of(some: Sequence[PieceBytes]) -> int:

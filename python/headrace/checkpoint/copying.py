@@ -77,8 +77,8 @@ def left_behind(near: Place, far: Place) -> list[Left | Broken]:
 
 
 def _is_disk_of_jobs(near: Place) -> bool:
-    """Whether it is what ``local=`` names, where jobs have the numbers that they have at their URL; and not a place
-    with jobs of its own."""
+    """Whether it is what ``local=`` names, where jobs have the numbers that they have at their URL; and not a
+    place with jobs of its own."""
     return near.highest_fence() == 0
 
 
@@ -149,7 +149,8 @@ class Copying:
             if not self.was_there:
                 self._target.delete_save(self.manifest.save)
             raise CorruptError(
-                f"{error}; headrace ckpt verify {self._source.url} {self.manifest.step} tells whether it was so at the source"
+                f"{error}; headrace ckpt verify {self._source.url} {self.manifest.step} tells whether it was "
+                "so at the source"
             ) from None
         if not self.was_there:
             with self._target.replacing(self.manifest, self._replaces):
@@ -169,7 +170,8 @@ class Copying:
         if self._replaces:
             return False
         raise ChangedError(
-            f"{self._target.url}: has another checkpoint of step {there.step} (save {there.save}, {there.created})"
+            f"{self._target.url}: has another checkpoint of step {there.step} (save {there.save}, "
+            f"{there.created})"
         )
 
     def _copy_files(self) -> None:

@@ -1,5 +1,5 @@
-"""The data file of a rank: pieces of arrays, staged, written, and proved, and its index behind it. Pieces that lie
-in earlier files already are in the index alone."""
+"""The data file of a rank: pieces of arrays, staged, written, and proved, and its index behind it. Pieces
+that lie in earlier files already are in the index alone."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ class DataFileWriter:
         self._file = OwnFile("", 0, 0, 0)
 
     def stage(self, parts: Sequence[RowMajor]) -> None:
-        """Copies the pieces; they may change when it returns. Blocks where the memory for it is used up until parts
-        have left."""
+        """Copies the pieces; they may change when it returns. Blocks where the memory for it is used up until
+        parts have left."""
         if self._comparison is not None:
             names = [piece.piece_name for piece in self.pieces]
             self._known = self._comparison.find(names, parts, self._options.copy_threads)

@@ -23,11 +23,12 @@ class ArrayDifference(NamedTuple):
     """An array that is not the same in both."""
 
     name: str
-    """The keys on the way to it, joined by dots; those of text in quotes where other keys would look the same."""
+    """The keys on the way to it, joined by dots; those of text in quotes where other keys would look the
+    same."""
     what: str
-    """``"added"``, ``"removed"``, ``"type"``, ``"values"``; ``"ties"``: its values are the same, and it is one array
-    with another in one of the two only; or ``"unknown"``: it was cut otherwise, so its sums say nothing;
-    ``read=True`` does."""
+    """``"added"``, ``"removed"``, ``"type"``, ``"values"``; ``"ties"``: its values are the same, and it is
+    one array with another in one of the two only; or ``"unknown"``: it was cut otherwise, so its sums say
+    nothing; ``read=True`` does."""
     before: str
     after: str
     """Dtype and shape."""
@@ -40,8 +41,8 @@ class Differences(NamedTuple):
     equal: int
     """Arrays that are the same."""
     values: list[tuple[str, Any, Any]]
-    """Of what is no array: (path, before, after); ``"(none)"`` where there is none, ``"(list)"`` and the like for what
-    has items."""
+    """Of what is no array: (path, before, after); ``"(none)"`` where there is none, ``"(list)"`` and the like
+    for what has items."""
     metadata: list[tuple[str, Any, Any]]
     """The same of ``save(metadata=)``."""
 

@@ -18,8 +18,8 @@ Bytes: TypeAlias = np.ndarray[Any, Any]
 
 
 class Exchange(Protocol):
-    """Between all ranks of a group. Calls come in the same order on each of them; all raise where a rank does not
-    come within the time limit, or has gone."""
+    """Between all ranks of a group. Calls come in the same order on each of them; all raise where a rank does
+    not come within the time limit, or has gone."""
 
     def open(self) -> None:
         """Before the first call, and again after an error."""

@@ -13,8 +13,8 @@ _FRESH_SECONDS = 5.0
 
 
 class FenceCheck:
-    """One answer, which is asked for anew where it has become old: ranks may be minutes apart. Another job may
-    come behind any answer: the commit is compared with the fence once more when it is there."""
+    """One answer, which is asked for anew where it has become old: ranks may be minutes apart. Another job
+    may come behind any answer: the commit is compared with the fence once more when it is there."""
 
     def __init__(self, place: Place, number: int) -> None:
         self._place, self._number = place, number

@@ -1,5 +1,6 @@
-"""Classes of others that are saved by the names of their fields: named tuples, and what is registered with JAX as a
-pytree (dataclasses, flax.struct, equinox). No class is named in a checkpoint: a state to load into has it."""
+"""Classes of others that are saved by the names of their fields: named tuples, and what is registered with
+JAX as a pytree (dataclasses, flax.struct, equinox). No class is named in a checkpoint: a state to load into
+has it."""
 
 from __future__ import annotations
 

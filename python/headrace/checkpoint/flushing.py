@@ -98,8 +98,8 @@ class Flusher:
                 self._behind.append((each, replaces))
 
     def resume(self, fence: int) -> None:
-        """Brings over what an earlier job has left; under a save id of this job, for what others have begun and
-        not committed may be swept."""
+        """Brings over what an earlier job has left; under a save id of this job, for what others have begun
+        and not committed may be swept."""
         self._sweep_at = time.monotonic() + GRACE_SECONDS
         left = [
             (text, replaces, str(SaveId.new(fence, 0)).rpartition("-")[2]) for text, replaces in self._left()
@@ -127,8 +127,8 @@ class Flusher:
             return 0
 
     def look(self) -> None:
-        """Notes what is here, which is for resume(). Before this job saves anything: what it saves flush() brings
-        over."""
+        """Notes what is here, which is for resume(). Before this job saves anything: what it saves flush()
+        brings over."""
         if self._group.rank != 0:
             return
         try:
@@ -160,8 +160,8 @@ class Flusher:
             return True  # Its files may be.
 
     def _left(self) -> list[tuple[str, bool]]:
-        """Manifests of what was here and is not at the URL, oldest first; each with whether it replaces another
-        there."""
+        """Manifests of what was here and is not at the URL, oldest first; each with whether it replaces
+        another there."""
         left: list[tuple[str, bool]] = []
         try:
             versions = self._versions() if self._found else {}
@@ -182,9 +182,9 @@ class Flusher:
         return {step: version for step, version in found if step is not None}
 
     def _is_there(self, manifest: Manifest, versions: Mapping[int, str]) -> bool:
-        """Whether the URL has a checkpoint of the disk, or one that was saved later under its step. The step alone
-        does not tell: it may have been saved anew, and not been brought over yet. Raises CorruptError where
-        nobody can tell, since what is there cannot be read."""
+        """Whether the URL has a checkpoint of the disk, or one that was saved later under its step. The step
+        alone does not tell: it may have been saved anew, and not been brought over yet. Raises CorruptError
+        where nobody can tell, since what is there cannot be read."""
         version = versions.get(manifest.step)
         if version is None:
             return False
@@ -225,8 +225,8 @@ class Flusher:
         *,
         is_late: bool = False,
     ) -> None:
-        """``target``: as it is called there. ``attempt``: a name that no other has. ``is_late``: later ones may
-        have been brought over before."""
+        """``target``: as it is called there. ``attempt``: a name that no other has. ``is_late``: later ones
+        may have been brought over before."""
         # What replaces another refers to nothing: if that went meanwhile, both would be lost.
         arrived = None if is_late or overwrite else self._arrived
         has = [self._near.store.exists(file.key) for file in manifest.files]
@@ -348,17 +348,17 @@ class Flusher:
             self._near.store.delete(step_key(manifest.step))
 
     def _refuse(self, manifest: Manifest) -> None:
-        """Its step is another's at the URL, which it was not to replace: a later job would take it for one that is still
-        to be brought over, and replace the other by it."""
+        """Its step is another's at the URL, which it was not to replace: a later job would take it for one
+        that is still to be brought over, and replace the other by it."""
         self._refused.add(manifest.save)
         if self._reuse is not None:
             self._reuse.forget(manifest.step)
         self._delete_manifest(manifest)
 
     def _old(self, fence: int) -> dict[str, Any] | None:
-        """Saves of earlier jobs on this rank's disk, once none of those can be alive, and which of all saves the
-        manifests on it need; None: nothing is known yet. A manifest is on one node's disk alone, files of its save are on
-        all of them."""
+        """Saves of earlier jobs on this rank's disk, once none of those can be alive, and which of all saves
+        the manifests on it need; None: nothing is known yet. A manifest is on one node's disk alone, files of
+        its save are on all of them."""
         below = fence if time.monotonic() >= self._sweep_at else self._settled
         if below == 0:
             return None

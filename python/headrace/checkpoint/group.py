@@ -76,8 +76,8 @@ class Group:
         return self.gather(what, value if self.rank == 0 else None)[0]
 
     def _keys(self, what: str, of: str) -> list[str]:
-        """Of a round. This rank's of two rounds before is deleted: nobody reads it any more, since everybody has
-        spoken in the one between, or has failed."""
+        """Of a round. This rank's of two rounds before is deleted: nobody reads it any more, since everybody
+        has spoken in the one between, or has failed."""
         assert self._values is not None
         if not of:
             number = self._rounds[what] = self._rounds.get(what, -1) + 1
@@ -96,8 +96,8 @@ class Group:
             if time.monotonic() > deadline:
                 missing = [key.rpartition("/")[2] for key in keys if not self._values.check([key])]
                 raise DeadlineError(
-                    f"checkpoint: {what}: rank {', '.join(missing)} of {self.world_size} said nothing for {self.timeout:g} s; it may have "
-                    "died, or not have called save() or load()"
+                    f"checkpoint: {what}: rank {', '.join(missing)} of {self.world_size} said nothing for "
+                    f"{self.timeout:g} s; it may have died, or not have called save() or load()"
                 )
             time.sleep(_POLL_SECONDS)
         return [self._values.get(key) for key in keys]
@@ -111,8 +111,8 @@ def find_group(timeout: float) -> Group:
         started = find_rank()
         if started.world_size > 1:
             raise InvalidArgumentError(
-                f"this is rank {started.rank} of {started.world_size}, which have to agree on checkpoints: call "
-                "torch.distributed.init_process_group() before, or give Checkpointer(group=...)"
+                f"this is rank {started.rank} of {started.world_size}, which have to agree on checkpoints: "
+                "call torch.distributed.init_process_group() before, or give Checkpointer(group=...)"
             )
     if here is None or here.world_size == 1:
         return Group(timeout=timeout)
@@ -120,8 +120,9 @@ def find_group(timeout: float) -> Group:
 
 
 class _OwnKeys:
-    """Keys of one group in the store of torch.distributed. Groups are numbered when they say something first, which
-    all ranks do together: one that a single rank has opened, to look, says nothing and takes no number."""
+    """Keys of one group in the store of torch.distributed. Groups are numbered when they say something first,
+    which all ranks do together: one that a single rank has opened, to look, says nothing and takes no
+    number."""
 
     @cached_property
     def _store(self) -> Any:

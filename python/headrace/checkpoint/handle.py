@@ -17,8 +17,9 @@ LEVELS: tuple[Level, ...] = ("staged", "local", "remote")
 class SaveHandle:
     """What :meth:`headrace.checkpoint.Checkpointer.save` returns. Threads: any.
 
-    Levels: ``"staged"`` (copied: the state may change), ``"local"`` (a whole checkpoint on the local disk that
-    is named by ``local=``; without one the same as remote), ``"remote"`` (a whole checkpoint at the URL).
+    Levels: ``"staged"`` (copied: the state may change), ``"local"`` (a whole checkpoint on the local disk
+    that is named by ``local=``; without one the same as remote), ``"remote"`` (a whole checkpoint at the
+    URL).
     """
 
     def __init__(self, step: int, save: str) -> None:

@@ -1,4 +1,5 @@
-"""Memory of this machine through which comes what nothing can be read into: tensors on a GPU, views that conjugate."""
+"""Memory of this machine through which comes what nothing can be read into: tensors on a GPU, views that
+conjugate."""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ class Landing:
         return self._left
 
     def take(self, target: Any) -> Any:
-        """A tensor of the same shape and dtype, to be filled for ``target``. After room_for() has said that there is
-        room."""
+        """A tensor of the same shape and dtype, to be filled for ``target``. After room_for() has said that
+        there is room."""
         begin = self._at
         self._at = begin + -(-target.nbytes // _ALIGNMENT) * _ALIGNMENT
         taken = self._taken[-1][begin : begin + target.nbytes].view(target.dtype).view(target.shape)

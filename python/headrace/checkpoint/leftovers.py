@@ -70,8 +70,9 @@ def find_leftovers(
 
 
 class Sweeper:
-    """Deletes what earlier jobs have left, beside the one that took a fence: at once what jobs have left that another
-    one had followed GRACE_SECONDS before, so that short jobs sweep, too; so long after it began the rest.
+    """Deletes what earlier jobs have left, beside the one that took a fence: at once what jobs have left that
+    another one had followed GRACE_SECONDS before, so that short jobs sweep, too; so long after it began the
+    rest.
 
     :param sweep: deletes what jobs below a number have left.
     :param settled: asks for the number below which that may be done at once: see Place.settled_fence().
@@ -153,7 +154,8 @@ def _time_of_fence(place: Place, number: int) -> float:
 
 
 def delete_leftover(place: Place, leftover: Leftover) -> int:
-    """Deletes its files, unless there is a checkpoint of it now, or one that refers to it. Returns their bytes."""
+    """Deletes its files, unless there is a checkpoint of it now, or one that refers to it. Returns their
+    bytes."""
     try:
         if place.manifest(leftover.step).save == leftover.save:
             return 0
@@ -161,8 +163,8 @@ def delete_leftover(place: Place, leftover: Leftover) -> int:
         pass
     parsed = SaveId.parse(leftover.save)
     if parsed is not None and parsed.is_shared:
-        # Looked for once more: a list of many manifests that was made before may have missed one that came beside
-        # the end of what it refers to.
+        # Looked for once more: a list of many manifests that was made before may have missed one that came
+        # beside the end of what it refers to.
         needs = place.needs()
         if needs.broken or leftover.save in needs.saves | set(map(save_of, needs.keys)):
             return 0

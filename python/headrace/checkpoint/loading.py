@@ -144,7 +144,8 @@ class Boxes:
             return self._indexes[rank].piece(number, chunk)
         except KeyError:
             raise CorruptError(
-                f"{self.place.url}/{self.manifest.files[rank].index_key}: does not have {array.name}, which the manifest says it has"
+                f"{self.place.url}/{self.manifest.files[rank].index_key}: does not have {array.name}, which "
+                "the manifest says it has"
             ) from None
 
     def read(self) -> ReadTotals:
@@ -174,8 +175,8 @@ class Reads:
     """Whether read() may be called whenever a process likes: see Filling."""
 
     def plan_rounds(self, manifest: Manifest, staged_bytes: int) -> Sequence[Collection[int]]:
-        """Numbers of the arrays that are read together, each in one round. ``staged_bytes``: what this process has to
-        stage in all."""
+        """Numbers of the arrays that are read together, each in one round. ``staged_bytes``: what this
+        process has to stage in all."""
         return [range(len(manifest.arrays))]
 
     def read(self, boxes: Boxes) -> ReadTotals:
@@ -183,8 +184,8 @@ class Reads:
 
 
 class Filling:
-    """Fills arrays of this process. What nothing can be read into comes through a Landing; where ``reads`` allows it,
-    that is read when it is full."""
+    """Fills arrays of this process. What nothing can be read into comes through a Landing; where ``reads``
+    allows it, that is read when it is full."""
 
     def __init__(self, boxes: Boxes, reads: Reads) -> None:
         self._boxes, self._reads = boxes, reads
@@ -197,7 +198,8 @@ class Filling:
         return ReadTotals(self._requests, self._read_bytes)
 
     def add(self, number: int, own: Array, chunk_number: int, chunk: Chunk | None = None) -> None:
-        """Wants a chunk of ``own`` filled; ``chunk``: where it lies in the saved array, if not where ``own`` says."""
+        """Wants a chunk of ``own`` filled; ``chunk``: where it lies in the saved array, if not where ``own``
+        says."""
         whole = own.chunks[chunk_number]
         shift = [0] * len(whole.offsets)
         if chunk is not None:
@@ -268,8 +270,10 @@ def _check_jax_holds(array: Planned) -> None:
     here = jnp.asarray(np.empty(0, saved)).dtype
     if here != saved:
         raise InvalidArgumentError(
-            f"{array.name}: was saved as an array of JAX of {saved}, and JAX would make one of {here} here: call "
-            'jax.config.update("jax_enable_x64", True), set JAX_ENABLE_X64=1, or give load() arrays of numpy with into='
+            f"{array.name}: was saved as an array of JAX of {saved}, and JAX would make one of {here} here: "
+            "call "
+            'jax.config.update("jax_enable_x64", True), set JAX_ENABLE_X64=1, or give load() arrays of numpy '
+            "with into="
         )
 
 
@@ -299,9 +303,9 @@ def read_into(
     """Fills the arrays of ``state`` in place, whatever part of each this process has; those of JAX are made
     anew, in the same place. Returns the state with the saved values of what is no array.
 
-    ``growing``: keys of the state below which arrays that only the checkpoint has are made, whole. ``replaced``: those
-    of them below which the state is the saved one, unless it is loaded in part: of what is there only arrays that are
-    saved alike are filled."""
+    ``growing``: keys of the state below which arrays that only the checkpoint has are made, whole.
+    ``replaced``: those of them below which the state is the saved one, unless it is loaded in part: of what
+    is there only arrays that are saved alike are filled."""
     reads = reads or Reads()
     template, found, objects = template_of(state)
     numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
@@ -321,7 +325,8 @@ def read_into(
         own, array = describe(name, found[name]), manifest.arrays[numbers[saved_name]]
         if (own.dtype, own.shape) != (array.dtype, array.shape):
             raise InvalidArgumentError(
-                f"{name}: is {own.dtype}{list(own.shape)} here, and {array.dtype}{list(array.shape)} in the checkpoint of step {manifest.step}"
+                f"{name}: is {own.dtype}{list(own.shape)} here, and {array.dtype}{list(array.shape)} in the "
+                f"checkpoint of step {manifest.step}"
             )
         own.check_writable()
         owns.append((numbers[saved_name], own))
@@ -357,7 +362,8 @@ def _replaced(
     numbers: Mapping[str, int],
     keys: Set[str],
 ) -> Any:
-    """The template with the saved tree below these outermost keys; its arrays stay where they are saved alike."""
+    """The template with the saved tree below these outermost keys; its arrays stay where they are saved
+    alike."""
     if not keys or not isinstance(template, dict) or not isinstance(manifest.tree, dict):
         return template
 
@@ -378,8 +384,8 @@ def _saved_names(
     saved_paths: Mapping[tuple[Any, ...], str],
     numbers: Mapping[str, int],
 ) -> dict[str, str]:
-    """Which saved array each of the template's is filled from. One that is several places' (tied weights) may be so
-    on one side only: then what was saved of them must be the same. Raises InvalidArgumentError."""
+    """Which saved array each of the template's is filled from. One that is several places' (tied weights) may
+    be so on one side only: then what was saved of them must be the same. Raises InvalidArgumentError."""
     found: dict[str, str] = {}
     first: dict[str, tuple[Any, ...]] = {}
     for path, name in paths.items():
@@ -392,8 +398,8 @@ def _saved_names(
         one, other = (numbers[each] for each in (found[name], saved))
         if not np.array_equal(read_bytes(place, manifest, one), read_bytes(place, manifest, other)):
             raise InvalidArgumentError(
-                f"{place.url}, step {manifest.step}: {_shown(first[name])} and {_shown(path)} are one array here, and differ in the "
-                "checkpoint: one of the two would be lost"
+                f"{place.url}, step {manifest.step}: {_shown(first[name])} and {_shown(path)} are one array "
+                "here, and differ in the checkpoint: one of the two would be lost"
             )
     return found
 
@@ -421,7 +427,8 @@ def _check_any_array(
     """Raises InvalidArgumentError where a part would be loaded that has no array."""
     if not wanted & saved:
         raise InvalidArgumentError(
-            f"{place.url}, step {manifest.step}: none of the state's arrays ({_some(wanted)}) is in it; it has {_some(saved) or 'none'}"
+            f"{place.url}, step {manifest.step}: none of the state's arrays ({_some(wanted)}) is in it; it "
+            f"has {_some(saved) or 'none'}"
         )
 
 
@@ -434,7 +441,8 @@ def _check_same_values(place: Place, manifest: Manifest, template: Any, growing:
     if odd:
         more = "; ..." if len(odd) > 5 else ""
         raise InvalidArgumentError(
-            f"{place.url}, step {manifest.step}: {'; '.join(odd[:5])}{more}; partial=True loads what is in both"
+            f"{place.url}, step {manifest.step}: {'; '.join(odd[:5])}{more}; partial=True loads what is in "
+            "both"
         )
 
 

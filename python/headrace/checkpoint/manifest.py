@@ -118,8 +118,8 @@ class Manifest(NamedTuple):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Checkpoints of a place sorted by it are in the order in which they were saved there. A job may go back to
-        an earlier step, so that steps alone do not tell it."""
+        """Checkpoints of a place sorted by it are in the order in which they were saved there. A job may go
+        back to an earlier step, so that steps alone do not tell it."""
         return self.job, self.number, self.step
 
     def comes_after(self, other: Manifest) -> bool:
@@ -129,20 +129,21 @@ class Manifest(NamedTuple):
         return self.order >= other.order
 
     def replaces(self, other: Manifest) -> bool:
-        """Whether it takes the other's place under a step that both have: saved after it, and not the same save.
-        Raises UnsupportedError for another save where one was copied from elsewhere: nobody can tell then."""
+        """Whether it takes the other's place under a step that both have: saved after it, and not the same
+        save. Raises UnsupportedError for another save where one was copied from elsewhere: nobody can tell
+        then."""
         if self.is_same_save(other):
             return False
         if 0 in (self.job, other.job):
             raise UnsupportedError(
-                f"step {other.step} is there already, as another save ({other.save}, of {other.created}): which of the two was "
-                "saved later is not known, since one was copied from elsewhere"
+                f"step {other.step} is there already, as another save ({other.save}, of {other.created}): "
+                "which of the two was saved later is not known, since one was copied from elsewhere"
             )
         return self.comes_after(other)
 
     def has_same_arrays(self, other: Manifest) -> bool:
-        """Whether every array has the same bytes in both, as far as sums tell, and is at the same places of the state.
-        False where there are none."""
+        """Whether every array has the same bytes in both, as far as sums tell, and is at the same places of
+        the state. False where there are none."""
         return (
             self.size > 0
             and self.arrays == other.arrays
@@ -259,7 +260,8 @@ class Manifest(NamedTuple):
     def _of(cls, body: dict[str, Any], where: str) -> Manifest:
         if body["format"] != _FORMAT or body["version"] not in (_VERSION, _COMPRESSED_VERSION):
             raise UnsupportedError(
-                f"{where}: is a {body['format']} of version {body['version']}; this is for versions {_VERSION} and {_COMPRESSED_VERSION}"
+                f"{where}: is a {body['format']} of version {body['version']}; this is for versions "
+                f"{_VERSION} and {_COMPRESSED_VERSION}"
             )
         compression = body["compression"] if body["version"] == _COMPRESSED_VERSION else None
         if compression is not None and compression not in _COMPRESSIONS:
@@ -335,8 +337,8 @@ class Piece(NamedTuple):
         return stored_length(self.length, self.stored)
 
     def stored_between(self, begin: int, end: int) -> tuple[int, int]:
-        """Where the blocks lie in the file that have the bytes ``[begin, end)`` of the piece; ``begin`` is that of
-        a block."""
+        """Where the blocks lie in the file that have the bytes ``[begin, end)`` of the piece; ``begin`` is
+        that of a block."""
         block = _native.checkpoint_sum_block_bytes()
         first, last = begin // block, -(-end // block)
         if not self.stored:
@@ -393,8 +395,8 @@ class Index:
         )
 
     def first_block(self, array: int, chunk: int) -> int:
-        """Number of a piece's first block of 16 KiB among those of all pieces that lie in the same file, in the
-        index's order. Raises KeyError."""
+        """Number of a piece's first block of 16 KiB among those of all pieces that lie in the same file, in
+        the index's order. Raises KeyError."""
         return int(self._firsts[self._at[array << _CHUNK_BITS | chunk]])
 
     def pieces(self) -> Iterator[Piece]:

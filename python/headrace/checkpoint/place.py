@@ -44,8 +44,8 @@ from headrace.store.urls import local_path
 __all__ = ["GRACE_SECONDS", "Nearest", "Needs", "Place", "check_step", "read_key"]
 
 GRACE_SECONDS = 900.0
-"""So long a request of a job may live that another one has followed: what it has not committed by then, it never
-will."""
+"""So long a request of a job may live that another one has followed: what it has not committed by then, it
+never will."""
 
 
 class Needs(NamedTuple):
@@ -73,15 +73,16 @@ _READERS = 16
 
 
 def read_key(source: str | None) -> _native.SealKey | None:
-    """The key that ``encryption_key=`` names. Raises DeniedError, InvalidArgumentError; see headrace/seal_key.h."""
+    """The key that ``encryption_key=`` names. Raises DeniedError, InvalidArgumentError; see
+    headrace/seal_key.h."""
     return None if source is None else _native.SealKey(source)
 
 
 class Place:
     """The objects of a run's checkpoints, at a URL. Threads: any.
 
-    :param key: manifests, indexes and data files are encrypted under it; None: they are not. What is otherwise is
-        a DeniedError.
+    :param key: manifests, indexes and data files are encrypted under it; None: they are not. What is
+        otherwise is a DeniedError.
     """
 
     def __init__(self, store: Store, key: _native.SealKey | None = None) -> None:
@@ -132,7 +133,8 @@ class Place:
         return Manifest.decode(text, where)
 
     def check_key(self) -> None:
-        """Raises DeniedError where what was saved here last is encrypted under another key, or in that it is."""
+        """Raises DeniedError where what was saved here last is encrypted under another key, or in that it
+        is."""
         for step in self.candidates()[:1]:
             with contextlib.suppress(NotFoundError, CorruptError, UnsupportedError):
                 self.manifest(step)
@@ -179,15 +181,16 @@ class Place:
 
     def commit(self, manifest: Manifest, *, overwrite: bool) -> str:
         """Makes a checkpoint of what was saved. Returns the version of its manifest; "": it is there, but the
-        answer that told it was lost. Raises ChangedError where the step is taken, InvalidArgumentError where it
-        would replace one that is pinned."""
+        answer that told it was lost. Raises ChangedError where the step is taken, InvalidArgumentError where
+        it would replace one that is pinned."""
         if overwrite:
             self.check_not_pinned(manifest.step)
         key, data = step_key(manifest.step), self.encode(manifest)
         try:
             return _native.checkpoint_write_small(self.native, key, data, not overwrite)
         except HeadraceError as error:
-            # The answer may be lost, and the object be this very one. A ChangedError from here on is another's.
+            # The answer may be lost, and the object be this very one. A ChangedError from here on is
+            # another's.
             if not self._has(key, data):
                 if not isinstance(error, ChangedError):
                     raise
@@ -199,7 +202,8 @@ class Place:
 
     def _taken(self, other: Manifest) -> ChangedError:
         return ChangedError(
-            f"{self.url}: step {other.step} was saved before (save {other.save}, {other.created}); save(..., overwrite=True) replaces it"
+            f"{self.url}: step {other.step} was saved before (save {other.save}, {other.created}); save(..., "
+            "overwrite=True) replaces it"
         )
 
     def check_free(self, step: int, *, overwrite: bool) -> None:
@@ -227,25 +231,25 @@ class Place:
         fence: int | None = None,
         base: Base | None = None,
     ) -> str:
-        """commit(), and moves LATEST to it: three round trips, the last of which asks for all that must still be so
-        (see check_committed()). Returns the version of the manifest, as commit() does. Raises ChangedError where
-        it is not there, and never will be."""
+        """commit(), and moves LATEST to it: three round trips, the last of which asks for all that must still
+        be so (see check_committed()). Returns the version of the manifest, as commit() does. Raises
+        ChangedError where it is not there, and never will be."""
         with self.replacing(manifest, overwrite) as old:
             version = self.commit(manifest, overwrite=overwrite)
             try:
                 self.set_latest(manifest)
             except HeadraceError as error:
                 raise UnavailableError(
-                    f"step {manifest.step} is there, but LATEST could not be moved to it: {error}; load({manifest.step}) finds it, and "
-                    "save(..., overwrite=True) replaces it"
+                    f"step {manifest.step} is there, but LATEST could not be moved to it: {error}; "
+                    f"load({manifest.step}) finds it, and save(..., overwrite=True) replaces it"
                 ) from error
             self.check_committed(manifest, check, fence, base, old)
         return version
 
     @contextlib.contextmanager
     def replacing(self, manifest: Manifest, overwrite: bool) -> Iterator[Manifest | None]:
-        """Around a commit and its checks: when all went well, the files of what it has replaced go. Those that
-        cannot be deleted are swept by a later job. Gives what is replaced."""
+        """Around a commit and its checks: when all went well, the files of what it has replaced go. Those
+        that cannot be deleted are swept by a later job. Gives what is replaced."""
         old = self._readable(manifest.step) if overwrite else None
         yield old
         if old is not None and old.save != manifest.save:
@@ -268,9 +272,10 @@ class Place:
         base: Base | None = None,
         replaced: Manifest | None = None,
     ) -> None:
-        """Whether manifest and LATEST are what was written, no later job than ``fence`` had begun, and what it
-        builds upon is there. Raises CorruptError, and puts what was ``replaced`` in the place of a manifest that
-        nobody could read; UnavailableError, and deletes one whose files may be gone with its base."""
+        """Whether manifest and LATEST are what was written, no later job than ``fence`` had begun, and what
+        it builds upon is there. Raises CorruptError, and puts what was ``replaced`` in the place of a
+        manifest that nobody could read; UnavailableError, and deletes one whose files may be gone with its
+        base."""
         calls = [
             lambda: self.check_manifest(manifest, check, replaced),
             lambda: self.check_written(LATEST, _latest_text(manifest), check),
@@ -361,8 +366,8 @@ class Place:
         return [latest, *(step for step in reversed(steps) if step != latest)]
 
     def newest_first(self, steps: Sequence[int]) -> list[int]:
-        """Those that were saved last first; reads their manifests. One that cannot be read goes before the first
-        that has a lower step."""
+        """Those that were saved last first; reads their manifests. One that cannot be read goes before the
+        first that has a lower step."""
         with ThreadPoolExecutor(_READERS, "headrace-checkpoint-order") as pool:
             orders = dict(zip(steps, pool.map(self._order_of, steps), strict=True))
         known = {step: order for step, order in orders.items() if order is not None}
@@ -391,21 +396,22 @@ class Place:
         self.delete_files(manifest)
 
     def delete_files(self, manifest: Manifest) -> None:
-        """Those of a checkpoint that is gone, but for what others need. Raises as surplus() does: they stay then."""
+        """Those of a checkpoint that is gone, but for what others need. Raises as surplus() does: they stay
+        then."""
         for save, keep in self.surplus(manifest):
             self.delete_save(save, set(keep))
 
     def surplus(self, manifest: Manifest) -> list[tuple[str, list[str]]]:
-        """Saves whose files nobody needs once that checkpoint is gone; each with those that others need still.
-        Raises CorruptError where a manifest cannot be read that may need them."""
+        """Saves whose files nobody needs once that checkpoint is gone; each with those that others need
+        still. Raises CorruptError where a manifest cannot be read that may need them."""
         parsed = SaveId.parse(manifest.save)
         if not manifest.earlier and parsed is not None and not parsed.is_shared:
             return [(manifest.save, [])]
         needs = self.needs()
         if needs.broken:
             raise CorruptError(
-                f"{self.url}: files of step {manifest.step} stay, since the manifest of step {min(needs.broken)} cannot be read and may need "
-                "them"
+                f"{self.url}: files of step {manifest.step} stay, since the manifest of step "
+                f"{min(needs.broken)} cannot be read and may need them"
             )
         return [
             (save, sorted(key for key in needs.keys if save_of(key) == save))
@@ -413,7 +419,8 @@ class Place:
         ]
 
     def needs(self) -> Needs:
-        """What the checkpoints that there are need. What was read is known by its ETag, and not read again."""
+        """What the checkpoints that there are need. What was read is known by its ETag, and not read
+        again."""
         needs = Needs(set(), set(), set())
         known: dict[tuple[str, str], _Needed] = {}
         for info in self.objects("steps/"):
@@ -452,15 +459,16 @@ class Place:
         return {info.key: info.storage_class for info in self.objects(prefix) if info.storage_class}
 
     def uploads(self, prefix: str = "saves/") -> list[tuple[str, str, int]]:
-        """Uploads of files of saves that were begun and neither completed nor given up: (key, id, seconds since
-        1970). They cost what they have taken, and no listing shows them."""
+        """Uploads of files of saves that were begun and neither completed nor given up: (key, id, seconds
+        since 1970). They cost what they have taken, and no listing shows them."""
         try:
             return [each for each in self.native.uploads(prefix) if each[0].startswith(prefix)]
         except UnsupportedError:  # Files, and stores that have none.
             return []
 
     def delete_unfinished(self, save: str) -> int:
-        """Deletes what a save has left that is no checkpoint: files, and uploads. Returns the files' bytes."""
+        """Deletes what a save has left that is no checkpoint: files, and uploads. Returns the files'
+        bytes."""
         for key, upload, _ in self.uploads():
             if key.startswith(f"saves/{save}/"):
                 with contextlib.suppress(NotFoundError):
@@ -501,7 +509,8 @@ class Place:
     def check_not_pinned(self, step: int) -> None:
         if self.store.exists(pin_key(step)):
             raise InvalidArgumentError(
-                f"{self.url}: the checkpoint of step {step} is pinned; headrace ckpt pin --remove {self.url} {step} lets it go"
+                f"{self.url}: the checkpoint of step {step} is pinned; headrace ckpt pin --remove {self.url} "
+                f"{step} lets it go"
             )
 
     # --- Jobs that save ---
@@ -531,8 +540,8 @@ class Place:
             return number
 
     def settled_fence(self, number: int) -> int:
-        """The highest that was taken GRACE_SECONDS before ``number``, by the store's clock; 0: none, or it is not
-        known. Jobs below it have no request left."""
+        """The highest that was taken GRACE_SECONDS before ``number``, by the store's clock; 0: none, or it is
+        not known. Jobs below it have no request left."""
         return _settled(self._fences(), number)
 
     def _fences(self) -> dict[int, int | None]:
@@ -545,7 +554,8 @@ class Place:
         highest = self.highest_fence()
         if highest != number:
             raise ChangedError(
-                f"{self.url}: another job saves here now (it has taken number {highest}, this one has {number})"
+                f"{self.url}: another job saves here now (it has taken number {highest}, this one has "
+                f"{number})"
             )
 
     def highest_fence(self) -> int:
@@ -581,8 +591,8 @@ class Nearest(Place):
         super().__init__(far.store, far.key)
         self._near, self._far = near, far
         self._near_keys: dict[str, str] = {}
-        """Of files that are called otherwise at the URL, by what they are called there. Threads: keys are written
-        once, so what is known stays true."""
+        """Of files that are called otherwise at the URL, by what they are called there. Threads: keys are
+        written once, so what is known stays true."""
 
     def holder(self, manifest: Manifest) -> Place:
         with contextlib.suppress(NotFoundError, CorruptError):
@@ -591,8 +601,8 @@ class Nearest(Place):
         return self._near
 
     def manifest(self, step: int) -> Manifest:
-        """Where both have one, that of the later job: a step may have been saved anew. Of one that was brought over
-        that of the URL, by which all ranks name its files."""
+        """Where both have one, that of the later job: a step may have been saved anew. Of one that was
+        brought over that of the URL, by which all ranks name its files."""
         try:
             near = self._near.manifest(step)
         except (NotFoundError, CorruptError):

@@ -1,7 +1,7 @@
 """Who writes which chunk. Every rank computes the same from what all ranks have.
 
-A job of 1,024 ranks with 100,000 arrays has 100 million chunks, but few layouts: arrays are looked at once for
-each set of ranks that have the same arrays, chunks once for each layout.
+A job of 1,024 ranks with 100,000 arrays has 100 million chunks, but few layouts: arrays are looked at once
+for each set of ranks that have the same arrays, chunks once for each layout.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class Had(NamedTuple):
     """What one rank has. JSON."""
 
     arrays: list[list[Any]]
-    """[name, kind, dtype, shape, number of its layout]. Where arrays are sharded alike, all ranks' are equal."""
+    """[name, kind, dtype, shape, number of its layout]. Where arrays are sharded alike, all ranks' are
+    equal."""
     layouts: list[list[Any]]
     """[[offsets, sizes], ...]: the chunks that this rank has, by number."""
 
@@ -134,7 +135,8 @@ def _gathered(ranks: Sequence[Had], members: list[list[int]]) -> dict[str, _Abou
             first = about.setdefault(name, _About(rank, kind, dtype, tuple(shape), []))
             if first[1:4] != (kind, dtype, tuple(shape)):
                 raise InvalidArgumentError(
-                    f"{name}: rank {rank} has {dtype}{list(shape)}, rank {first.rank} {first.dtype}{list(first.shape)}. What belongs to one "
+                    f"{name}: rank {rank} has {dtype}{list(shape)}, rank {first.rank} "
+                    f"{first.dtype}{list(first.shape)}. What belongs to one "
                     "rank alone is saved under a name of its own, for example state[f'rank{rank}']"
                 )
             first.layouts.append((table, number))
@@ -155,8 +157,8 @@ def _owners(
 def _shared_out(
     about: dict[str, _About], of: dict[str, _Layout], load: list[int]
 ) -> dict[str, dict[Chunk, int]]:
-    """Of chunks that several ranks have: the largest first, each to the least loaded; ties to the lowest rank.
-    ``load``: bytes that each rank writes anyhow."""
+    """Of chunks that several ranks have: the largest first, each to the least loaded; ties to the lowest
+    rank. ``load``: bytes that each rank writes anyhow."""
     chosen: dict[str, dict[Chunk, int]] = {name: {} for name in about}
     todo = [
         (width_of(about[name].dtype) * math.prod(chunk.sizes), name, chunk)

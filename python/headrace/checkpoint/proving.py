@@ -142,7 +142,8 @@ def _bad_pieces(place: Place, key: str, held: list[_Held], size: int) -> list[Da
 
 
 def _bad_plain_pieces(place: Place, key: str, held: list[_Held], size: int) -> list[Damage]:
-    """Blocks of the first ``size`` bytes of a file that do not match their sums, those side by side as one."""
+    """Blocks of the first ``size`` bytes of a file that do not match their sums, those side by side as
+    one."""
     block = _native.checkpoint_sum_block_bytes()
     runs: dict[int, int] = {}
     for number, each in enumerate(held):
@@ -169,8 +170,8 @@ def _bad_plain_pieces(place: Place, key: str, held: list[_Held], size: int) -> l
 
 
 def _bad_opened_pieces(place: Place, key: str, held: list[_Held], size: int) -> list[Damage]:
-    """Runs of an encrypted or compressed file's pieces of which some block cannot be opened, is not what its sum
-    says, or ends behind the first ``size`` bytes."""
+    """Runs of an encrypted or compressed file's pieces of which some block cannot be opened, is not what its
+    sum says, or ends behind the first ``size`` bytes."""
     memory = np.empty(_RUN_BYTES, np.uint8)
     found = []
     for each in held:

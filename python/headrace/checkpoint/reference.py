@@ -19,8 +19,8 @@ def compare(
     rtol: float,
     where: str,
 ) -> str:
-    """What differs on which ranks, the same on all, or ``""``. Raises as differences() does on the rank that has
-    the fault; on the others that is a difference."""
+    """What differs on which ranks, the same on all, or ``""``. Raises as differences() does on the rank that
+    has the fault; on the others that is a difference."""
     error: HeadraceError | None = None
     try:
         odd = differences(metadata, measured, rtol, where)
@@ -36,8 +36,8 @@ def compare(
 def differences(
     metadata: Mapping[str, Any], measured: Mapping[str, SupportsFloat], rtol: float, where: str
 ) -> str:
-    """In which numbers ``measured`` is not what ``metadata["reference"]`` says, or ``""``. Raises NotFoundError
-    where the checkpoint has no reference, InvalidArgumentError where it has other names."""
+    """In which numbers ``measured`` is not what ``metadata["reference"]`` says, or ``""``. Raises
+    NotFoundError where the checkpoint has no reference, InvalidArgumentError where it has other names."""
     saved = metadata.get("reference")
     if saved is None:
         raise NotFoundError(
@@ -47,7 +47,8 @@ def differences(
         raise InvalidArgumentError(f"{where}: its reference is {saved!r}, and not a number for each name")
     if saved.keys() != measured.keys():
         raise InvalidArgumentError(
-            f"{where}: its reference has {', '.join(sorted(saved))}, and {', '.join(sorted(measured))} were measured"
+            f"{where}: its reference has {', '.join(sorted(saved))}, and {', '.join(sorted(measured))} were "
+            "measured"
         )
     found = {name: float(value) for name, value in measured.items()}
     return "; ".join(

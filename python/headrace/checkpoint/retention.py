@@ -29,8 +29,8 @@ def in_order(about: Mapping[int, Kept]) -> list[int]:
 
 
 class Keep(NamedTuple):
-    """Checkpoints that stay when another has been committed; a checkpoint that any of these wants stays, and so
-    does the one that was committed last.
+    """Checkpoints that stay when another has been committed; a checkpoint that any of these wants stays, and
+    so does the one that was committed last.
 
     :ivar latest: so many of those saved last; 0: all.
     :ivar every: those whose step is a multiple of it, for ever; 0: none.
@@ -55,7 +55,8 @@ class Keep(NamedTuple):
             raise InvalidArgumentError("keep: numbers are 0 or more")
         if self.latest == 0 and any((self.every, self.best, self.hours, self.every_hours)):
             raise InvalidArgumentError(
-                "keep: latest=0 keeps all; how many of the last ones stay beside the others? For example Keep(latest=3, every=1000)"
+                "keep: latest=0 keeps all; how many of the last ones stay beside the others? For example "
+                "Keep(latest=3, every=1000)"
             )
         if bool(self.best) != bool(self.metric):
             raise InvalidArgumentError(

@@ -1,8 +1,9 @@
 """Pieces that lie in the data files of an earlier save already, and need not be written again.
 
-A piece is known again by its bytes: each block of 16 KiB has the CRC32C that it was written with, and the same
-fingerprint (GMAC) under a secret key of this process. So what is taken for unchanged is unchanged, also where somebody
-wants it to look so. Fingerprints do not outlive the process: the first save of a job writes everything.
+A piece is known again by its bytes: each block of 16 KiB has the CRC32C that it was written with, and the
+same fingerprint (GMAC) under a secret key of this process. So what is taken for unchanged is unchanged, also
+where somebody wants it to look so. Fingerprints do not outlive the process: the first save of a job writes
+everything.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ class Base(NamedTuple):
     """Of this rank, wherever they lie."""
 
     def check(self, store: Store) -> None:
-        """Raises UnavailableError where it has been deleted or replaced: the files may be gone then. As long as
-        it is there after another manifest that refers to them, they stay: who deletes it looks then for
+        """Raises UnavailableError where it has been deleted or replaced: the files may be gone then. As long
+        as it is there after another manifest that refers to them, they stay: who deletes it looks then for
         manifests that do."""
         try:
             if store.head(step_key(self.step)).etag == self.version:
@@ -76,8 +77,8 @@ class Base(NamedTuple):
         except NotFoundError:
             pass
         raise UnavailableError(
-            f"{store.url}: the checkpoint of step {self.step}, whose unchanged pieces were not written again, has been deleted or replaced "
-            "meanwhile; save once more, which writes everything"
+            f"{store.url}: the checkpoint of step {self.step}, whose unchanged pieces were not written "
+            "again, has been deleted or replaced meanwhile; save once more, which writes everything"
         )
 
 
@@ -140,9 +141,9 @@ class Comparison(NamedTuple):
 
 
 def choose(unchanged: Mapping[int, Known], total: int) -> dict[int, Known]:
-    """Of unchanged pieces those that are not written again. Earlier files are given up, the least needed first,
-    of which less than a quarter is needed, or while a checkpoint needs files of more than twice its bytes
-    (``total``) or too many: else a few pieces would keep for ever what nobody needs."""
+    """Of unchanged pieces those that are not written again. Earlier files are given up, the least needed
+    first, of which less than a quarter is needed, or while a checkpoint needs files of more than twice its
+    bytes (``total``) or too many: else a few pieces would keep for ever what nobody needs."""
     needed: dict[OwnFile, int] = defaultdict(int)
     for known in unchanged.values():
         needed[known.file] += known.length

@@ -73,9 +73,9 @@ class RowMajor:
         return Memory.of_torch(part) if shows_its_memory(part) and part.is_contiguous() else None
 
     def copy(self, first_byte: int, out: Any) -> Callable[[], None]:
-        """Copies bytes from ``first_byte`` on, whole elements, to ``out`` (uint8; of torch for one of torch), which
-        has them when the function that is returned has been called. From a GPU that is after all that its
-        current stream has been given."""
+        """Copies bytes from ``first_byte`` on, whole elements, to ``out`` (uint8; of torch for one of torch),
+        which has them when the function that is returned has been called. From a GPU that is after all that
+        its current stream has been given."""
         part = self._part
         width = part.element_size() if self.is_torch else part.itemsize
         if not self.is_torch and not isinstance(out, np.ndarray):

@@ -1,7 +1,8 @@
 """One save: what this rank writes, and how all ranks together make a checkpoint of it.
 
 The steps, in this order, each of which must have succeeded before the next: stage (copy), data file, index,
-report to rank 0, manifest, LATEST. Rank 0 asks who else saves here while it writes its index. A rank that fails says so in its report, and every rank's save fails.
+report to rank 0, manifest, LATEST. Rank 0 asks who else saves here while it writes its index. A rank that
+fails says so in its report, and every rank's save fails.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _log = logging.getLogger("headrace.checkpoint")
 
 
 _CHOICE = (
-    ". Of what may differ, as running statistics of BatchNorm under DDP do, Checkpointer(differing='first') saves that of the "
-    "first rank"
+    ". Of what may differ, as running statistics of BatchNorm under DDP do, Checkpointer(differing='first') "
+    "saves that of the first rank"
 )
 
 
@@ -49,8 +50,8 @@ class Planner:
     """Plans saves, and keeps the plan while nobody's state changes its structure."""
 
     def __init__(self, group: Group, *, takes_first: bool | None = None) -> None:
-        """``takes_first``: of an array that ranks have with different values that of the first is saved; else it is an
-        error. None: nobody can choose."""
+        """``takes_first``: of an array that ranks have with different values that of the first is saved; else
+        it is an error. None: nobody can choose."""
         self._group, self._takes_first = group, takes_first
         self._structure = ""
         self._plan, self._made_in = Plan([]), ""
@@ -83,8 +84,9 @@ class Planner:
                 if not self._takes_first:
                     choice = "" if self._takes_first is None else _CHOICE
                     raise InvalidArgumentError(
-                        f"{name}: ranks {owner} and {rank} have different values of it, and one would be lost. What belongs to one rank "
-                        f"alone is saved under a name of its own, for example state[f'rank{{rank}}']{choice}"
+                        f"{name}: ranks {owner} and {rank} have different values of it, and one would be "
+                        "lost. What belongs to one rank alone is saved under a name of its own, for example "
+                        f"state[f'rank{{rank}}']{choice}"
                     )
                 odd[name] = owner
         return Plan(
@@ -127,9 +129,9 @@ class Saving:
         watch: ValueWatch,
         reuse: Reuse | None = None,
     ) -> None:
-        """Plans. ``reuse``: pieces of what was saved last are not written again. Raises what ``state`` raises, and
-        InvalidArgumentError for a state that has no place in a checkpoint; what one rank raises, all do, and so
-        they go on together."""
+        """Plans. ``reuse``: pieces of what was saved last are not written again. Raises what ``state``
+        raises, and InvalidArgumentError for a state that has no place in a checkpoint; what one rank raises,
+        all do, and so they go on together."""
         self._place, self._group, self._fence, self._options = place, group, fence, options
         self.step, self._watch = step, watch
         error, tree, arrays = None, None, {}
@@ -205,8 +207,9 @@ class Saving:
         self._arrays = {}
 
     def finish(self) -> Manifest:
-        """Makes a checkpoint of it, with all ranks. Raises on every rank what went wrong on any. Then what was
-        written is deleted, unless a manifest may name it: an answer can be lost, and what is behind it not."""
+        """Makes a checkpoint of it, with all ranks. Raises on every rank what went wrong on any. Then what
+        was written is deleted, unless a manifest may name it: an answer can be lost, and what is behind it
+        not."""
         try:
             return self._finish()
         finally:
@@ -349,8 +352,9 @@ def _merge(one: Node, other: Node, path: tuple[str, ...], rank: int) -> Node:
         return one  # Of sets the bytes differ from process to process.
     where = "state" + "".join(f"[{key!r}]" for key in path)
     raise InvalidArgumentError(
-        f"{where} is {_text_of(one)} on a rank before and {_text_of(other)} on rank {rank}: one would be lost. What belongs "
-        "to one rank alone is saved under a name of its own, for example state[f'rank{rank}']"
+        f"{where} is {_text_of(one)} on a rank before and {_text_of(other)} on rank {rank}: one would be "
+        "lost. What belongs to one rank alone is saved under a name of its own, for example "
+        "state[f'rank{rank}']"
     )
 
 

@@ -1,13 +1,14 @@
 """Reading what several ranks of a job want from the store once: by one of them, who hands it to the others.
 
-Data files are cut into stripes. Each rank tells which stripes it wants blocks of; of those that several want, each
-is read by one of these ranks, the one with the least so far. Readers are told which blocks others want, read
-their stripes in order, prove them, and hand them on in rounds, in which all ranks take part: so a rank that has
-failed is known to all in the next round, and nobody waits for it.
+Data files are cut into stripes. Each rank tells which stripes it wants blocks of; of those that several want,
+each is read by one of these ranks, the one with the least so far. Readers are told which blocks others want,
+read their stripes in order, prove them, and hand them on in rounds, in which all ranks take part: so a rank
+that has failed is known to all in the next round, and nobody waits for it.
 
-Blocks of encrypted files are decrypted by who reads them, under the salt of that file and proved by their tags, and
-handed on in the clear: once for all, and between processes that all have the key. Who takes them proves them by their
-sums, which are of the bytes before they were encrypted, from an index that it has proved itself.
+Blocks of encrypted files are decrypted by who reads them, under the salt of that file and proved by their
+tags, and handed on in the clear: once for all, and between processes that all have the key. Who takes them
+proves them by their sums, which are of the bytes before they were encrypted, from an index that it has proved
+itself.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def check_share_reads(mode: str) -> None:
 
 
 def is_shared(mode: Mode, url: str) -> bool:
-    """Whether ranks share what they read there. What a node has read of a directory, its page cache has for all its
-    ranks."""
+    """Whether ranks share what they read there. What a node has read of a directory, its page cache has for
+    all its ranks."""
     return mode == "always" or (mode == "auto" and local_path(url) is None)
 
 
@@ -82,8 +83,8 @@ class _Share(NamedTuple):
 
 
 def readers_of(wanted: Sequence[Mapping[int, Sequence[Sequence[int]]]]) -> dict[Stripe, _Share]:
-    """Of the stripes that several ranks want. ``wanted``: of each rank, by file: [first, end) of stripes. The same
-    on all ranks."""
+    """Of the stripes that several ranks want. ``wanted``: of each rank, by file: [first, end) of stripes. The
+    same on all ranks."""
     ranks: dict[Stripe, list[int]] = defaultdict(list)
     for rank, files in enumerate(wanted):
         for file, ranges in files.items():
@@ -104,8 +105,8 @@ def readers_of(wanted: Sequence[Mapping[int, Sequence[Sequence[int]]]]) -> dict[
 
 
 def rounds_of(manifest: Manifest, count: int) -> list[set[int]]:
-    """The arrays, dealt out to so many rounds by runs, so that each has about as much of whatever a rank wants: parts
-    of all arrays, or all of some that follow one another. The same on all ranks."""
+    """The arrays, dealt out to so many rounds by runs, so that each has about as much of whatever a rank
+    wants: parts of all arrays, or all of some that follow one another. The same on all ranks."""
     rounds: list[set[int]] = [set() for _ in range(max(1, count))]
     turn = run = 0
     for number, array in enumerate(manifest.arrays):
@@ -156,8 +157,8 @@ class _File:
 
 
 class SharedReads(Reads):
-    """One load of one rank. All ranks call read(), after plan_rounds() as often as that says; or give_up() where
-    they cannot.
+    """One load of one rank. All ranks call read(), after plan_rounds() as often as that says; or give_up()
+    where they cannot.
 
     :param memory: bytes that reading ahead may take, about.
     """
@@ -170,15 +171,16 @@ class SharedReads(Reads):
         self._is_open: bool | None = None
 
     def plan_rounds(self, manifest: Manifest, staged_bytes: int) -> Sequence[Collection[int]]:
-        """About as many rounds as the rank needs that stages most: all ranks call read() in each. Raises as read()."""
+        """About as many rounds as the rank needs that stages most: all ranks call read() in each. Raises as
+        read()."""
         said = self._tell("", {}, staged_bytes=staged_bytes)
         rounds = rounds_of(manifest, -(-max(told["staged_bytes"] for told in said) // LANDING_BYTES))
         self._tells = len(rounds)
         return rounds
 
     def read(self, boxes: Boxes) -> ReadTotals:
-        """Raises OtherRankError where another rank cannot, CorruptError, UnavailableError (of the exchange), and
-        what the store raises; of each, all ranks raise one."""
+        """Raises OtherRankError where another rank cannot, CorruptError, UnavailableError (of the exchange),
+        and what the store raises; of each, all ranks raise one."""
         files = {file: _File(boxes, file) for file in sorted(boxes.rows)}
         stripes = {str(number): file.stripes() for number, file in files.items()}
         said = self._tell("", stripes, _content(boxes.manifest))
@@ -193,8 +195,8 @@ class SharedReads(Reads):
         """Reads what ranks share; None: nothing. An error here is one on all ranks."""
         if len({told["content"] for told in said}) > 1:
             raise CorruptError(
-                f"{boxes.place.url}: ranks find different checkpoints of step {boxes.manifest.step}, this one that of save {boxes.manifest.save}; a "
-                "directory of local= may have one of another job"
+                f"{boxes.place.url}: ranks find different checkpoints of step {boxes.manifest.step}, this "
+                f"one that of save {boxes.manifest.save}; a directory of local= may have one of another job"
             )
         shares = readers_of([{int(file): each for file, each in told["files"].items()} for told in said])
         least = _LEAST_STRIPES if self._mode == "auto" else 1

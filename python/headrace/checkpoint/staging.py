@@ -1,5 +1,5 @@
-"""Copies pieces into the parts of a data file. What does not lie row-major in this machine's memory (other strides,
-other devices) comes through two buffers, some parts of the file at a time: never all of it."""
+"""Copies pieces into the parts of a data file. What does not lie row-major in this machine's memory (other
+strides, other devices) comes through two buffers, some parts of the file at a time: never all of it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ def told(error: BaseException, names_kind: bool = True) -> dict[str, str]:
 def error_of(
     said: Mapping[str, Any], text: str, default: type[HeadraceError] = UnavailableError
 ) -> HeadraceError:
-    """An error of the kind that was told; of what does not say its kind, or one that is not Headrace's: ``default``."""
+    """An error of the kind that was told; of what does not say its kind, or one that is not Headrace's:
+    ``default``."""
     kind = getattr(errors, said.get("kind") or "", default)
     return (kind if isinstance(kind, type) and issubclass(kind, HeadraceError) else default)(text)
 
@@ -34,7 +35,8 @@ def raise_told(said: Any) -> None:
 def raise_first(
     what: str, said: list[dict[str, Any]], default: type[HeadraceError] = UnavailableError
 ) -> None:
-    """Raises the first error of what all ranks said; ``what`` happened to that rank. ``default``: see error_of()."""
+    """Raises the first error of what all ranks said; ``what`` happened to that rank. ``default``: see
+    error_of()."""
     failed = [(rank, each) for rank, each in enumerate(said) if each["error"]]
     if not failed:
         return

@@ -5,7 +5,8 @@
 >>> config = CheckpointManager.Config(storage_config=StorageConfig("s3://bucket/run-17"))  # doctest: +SKIP
 >>> CheckpointManager(config).save("step-1000", {"model": model.state_dict()})  # doctest: +SKIP
 
-What is written are the files of torch_checkpointing: it decides what a checkpoint is, and which of them it reads.
+What is written are the files of torch_checkpointing: it decides what a checkpoint is, and which of them it
+reads.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ _STRAIGHT_BYTES = 8 << 20
 class StorageConfig(base_storage.StorageConfig):  # type: ignore[misc, unused-ignore]
     """Where torch_checkpointing keeps its files.
 
-    :param url: of a store or directory. The paths of checkpoints lie below it, with or without a slash in front:
-        ``"step-1000"``.
+    :param url: of a store or directory. The paths of checkpoints lie below it, with or without a slash in
+        front: ``"step-1000"``.
     :param options: of the store, as :func:`headrace.fs` takes them (``memory``, ``endpoint``, ...). They are
         pickled, as all of this is, for the process that writes.
     """
@@ -60,8 +61,8 @@ class Storage(base_storage.Storage):  # type: ignore[misc, unused-ignore]
     """Files of torch_checkpointing in a store.
 
     A file is there when it is whole; a directory, when a rename to it is complete, however the process that
-    renames may end. A store renames by copying, without the bytes passing through here, and a directory of files
-    as an operating system does. Objects have no empty directories.
+    renames may end. A store renames by copying, without the bytes passing through here, and a directory of
+    files as an operating system does. Objects have no empty directories.
 
     Threads: any.
     """
@@ -92,8 +93,8 @@ class Storage(base_storage.Storage):  # type: ignore[misc, unused-ignore]
     # --- Files ---
 
     def stream_read(self, path: Path, read_args: Any = None) -> io.RawIOBase:
-        """Its bytes; what is read in pieces is of one version. Raises NotFoundError, and OSError where it has not
-        the size that ``read_args`` says."""
+        """Its bytes; what is read in pieces is of one version. Raises NotFoundError, and OSError where it has
+        not the size that ``read_args`` says."""
         at, said = self._at(path), read_args or base_storage.ReadArgs()
         expected = getattr(said, "known_size_bytes", None)
         if said.pre_read_full_file:
@@ -177,8 +178,8 @@ class Storage(base_storage.Storage):  # type: ignore[misc, unused-ignore]
         return bool(self._fs.isdir(at)) and not self._is_half(at)
 
     def glob(self, pattern: str) -> list[str]:
-        """Of one directory. An error is none where the directory is there: nobody shall begin anew because a store
-        did not answer."""
+        """Of one directory. An error is none where the directory is there: nobody shall begin anew because a
+        store did not answer."""
         directory, wanted = os.path.split(pattern)
         try:
             names = self.ls(Path(directory))
@@ -199,8 +200,8 @@ class Storage(base_storage.Storage):  # type: ignore[misc, unused-ignore]
         background_cleanup: bool = False,
         is_cross_link: bool = False,  # Not in every version.
     ) -> None:
-        """As the table of torch_checkpointing's base class says: a file may take the place of a file, and nothing
-        else of anything. FileExistsError, and NotFoundError."""
+        """As the table of torch_checkpointing's base class says: a file may take the place of a file, and
+        nothing else of anything. FileExistsError, and NotFoundError."""
         source, target = self._at(src_path), self._at(dst_path)
         if self._has_directories:
             os.replace(source, target)
@@ -265,8 +266,8 @@ def _check_size(at: str, size: int, expected: int | None) -> None:
 
 
 class _Stream(io.RawIOBase):
-    """A file that is read in pieces, as torch_checkpointing wants it: large ones, by several threads with a stream
-    each, go straight to where they are wanted, small ones are read ahead."""
+    """A file that is read in pieces, as torch_checkpointing wants it: large ones, by several threads with a
+    stream each, go straight to where they are wanted, small ones are read ahead."""
 
     def __init__(self, file: Any, store: Store, key: str) -> None:
         self._file, self._store, self._key = file, store, key

@@ -5,8 +5,8 @@
 ...     folder="s3://bucket/run-17", interval=500, async_mode="async"
 ... )
 
-torchtitan decides when to save, what, and how many stay. It has no option for a storage, and finds its checkpoints by
-files of its own: what does either is replaced here, and nothing else. Of torchtitan 0.3.
+torchtitan decides when to save, what, and how many stay. It has no option for a storage, and finds its
+checkpoints by files of its own: what does either is replaced here, and nothing else. Of torchtitan 0.3.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class CheckpointManager(titan.CheckpointManager):  # type: ignore[misc, unused-i
     """Saves below one URL, and loads what was committed there last.
 
     ``folder`` is the URL of the run: any writable store, or a directory. ``initial_load_path`` is the URL of
-    another run (with ``/step-1000``: of that step), or a directory that torchtitan's own manager has written. Models
-    in Hugging Face's format are written and read by torchtitan.
+    another run (with ``/step-1000``: of that step), or a directory that torchtitan's own manager has written.
+    Models in Hugging Face's format are written and read by torchtitan.
 
     Threads: one.
     """
@@ -47,8 +47,8 @@ class CheckpointManager(titan.CheckpointManager):  # type: ignore[misc, unused-i
     @dataclass(kw_only=True, slots=True)
     class Config(titan.CheckpointManager.Config):  # type: ignore[misc, unused-ignore]
         options: dict[str, Any] = field(default_factory=dict)
-        """What :class:`headrace.checkpoint.dcp.Writer` and Reader take alike: ``memory``, ``encryption_key``, and
-        those of the store."""
+        """What :class:`headrace.checkpoint.dcp.Writer` and Reader take alike: ``memory``, ``encryption_key``,
+        and those of the store."""
 
     def __init__(self, config: Config, **given: Any) -> None:
         self._options = config.options

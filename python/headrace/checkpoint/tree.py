@@ -1,7 +1,7 @@
 """The tree of a state as JSON, with arrays taken out: no pickle, and so nothing that runs when it is read.
 
-A node is a JSON scalar (text, integer, finite float, true, false, null), or an object with one entry that says
-what it is: see ``_KINDS``.
+A node is a JSON scalar (text, integer, finite float, true, false, null), or an object with one entry that
+says what it is: see ``_KINDS``.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ FIELDS = "fields"
 DICTS: Mapping[str, Callable[[Any], Any]] = {FIELDS: dict} | {kind: made for made, kind in _KIND_OF.items()}
 """Kinds of nodes that are pairs of a key and a node, and what is made of them."""
 _HELP = (
-    "save numbers, text, bytes, arrays, and lists, tuples and dicts of them; or, where whoever loads it may run its code, "
-    "allow_pickle=True"
+    "save numbers, text, bytes, arrays, and lists, tuples and dicts of them; or, where whoever loads it may "
+    "run its code, allow_pickle=True"
 )
 
 
@@ -187,11 +187,13 @@ def _checked(value: Any, path: tuple[str, ...]) -> Any:
         str(value).encode()
     except UnicodeEncodeError as error:
         raise InvalidArgumentError(
-            f"{_shown(path)} has text with a half of a surrogate pair, which UTF-8 cannot say: {error.object[:80]!r}"
+            f"{_shown(path)} has text with a half of a surrogate pair, which UTF-8 cannot say: "
+            f"{error.object[:80]!r}"
         ) from None
     except ValueError:  # Python's own limit.
         raise InvalidArgumentError(
-            f"{_shown(path)} has an integer of {value.bit_length()} bits, too long to be written out; save its to_bytes()"
+            f"{_shown(path)} has an integer of {value.bit_length()} bits, too long to be written out; save "
+            "its to_bytes()"
         ) from None
     return value
 
@@ -217,7 +219,8 @@ def _key(key: Any, path: tuple[str, ...]) -> Any:
     if type(key) is tuple:
         return {"tuple": [_key(each, path) for each in key]}
     raise InvalidArgumentError(
-        f"{_shown(path)} has a key of type {type(key).__qualname__}: keys are text, numbers, or tuples of them"
+        f"{_shown(path)} has a key of type {type(key).__qualname__}: keys are text, numbers, or tuples of "
+        "them"
     )
 
 
@@ -289,8 +292,9 @@ def _marked(node: Node) -> Node:
 
 
 def adopt(template: Node, saved: Node, is_alike: Callable[[str, str], bool]) -> Node:
-    """The saved tree, with the template's array wherever both have one at a place and ``is_alike(its name, the saved
-    name)``; where the saved one has an array of its own, the template has none."""
+    """The saved tree, with the template's array wherever both have one at a place and
+    ``is_alike(its name, the saved name)``; where the saved one has an array of its own, the template has
+    none."""
     own = paths_of(template)
 
     def node(saved: Node, path: Path) -> Node:
@@ -332,9 +336,9 @@ def overlay(template: Node, saved: Node, *, union: bool) -> Node:
 
 
 def differences(template: Node, saved: Node, growing: Set[str]) -> Iterator[str]:
-    """What overlay() leaves as the template has it, though it is no array of both: what the saved tree lacks, and
-    lists with arrays that differ in kind or length. Below outermost keys that are ``growing``, something may be
-    lacking: whoever takes it knows what to do without."""
+    """What overlay() leaves as the template has it, though it is no array of both: what the saved tree lacks,
+    and lists with arrays that differ in kind or length. Below outermost keys that are ``growing``, something
+    may be lacking: whoever takes it knows what to do without."""
     yield from _differences(template, saved, (), False, growing)
 
 
@@ -381,9 +385,9 @@ def rebuild(
     allow_pickle: bool = False,
     objects: Mapping[Path, Remaking] = MappingProxyType({}),
 ) -> Any:
-    """The state of a tree; ``array`` gives those by name. What has fields is what ``objects`` make of them, else a dict.
-    Raises CorruptError for what is no tree, and InvalidArgumentError for a pickle where none is allowed, and for
-    other fields."""
+    """The state of a tree; ``array`` gives those by name. What has fields is what ``objects`` make of them,
+    else a dict. Raises CorruptError for what is no tree, and InvalidArgumentError for a pickle where none is
+    allowed, and for other fields."""
     return _Rebuilding(array, allow_pickle, objects).value(node, ())
 
 
@@ -426,7 +430,8 @@ class _Rebuilding:
         if kind == "pickle":
             if not self._allow_pickle:
                 raise InvalidArgumentError(
-                    "the checkpoint holds pickled values, which run code when they are loaded: allow_pickle=True if you trust who wrote it"
+                    "the checkpoint holds pickled values, which run code when they are loaded: "
+                    "allow_pickle=True if you trust who wrote it"
                 )
             return pickle.loads(base64.b64decode(value))
         try:
@@ -453,8 +458,9 @@ def _torch_load(name: str, data: Any, allow_pickle: bool) -> Any:
         return torch.load(io.BytesIO(data.numpy()), weights_only=not allow_pickle)
     except pickle.UnpicklingError as error:
         raise InvalidArgumentError(
-            f"{name}: the checkpoint holds a value of other types than numbers, text, bytes, lists and dicts, which runs code when it "
-            f"is loaded: allow_pickle=True if you trust who wrote it ({why_refused(error)})"
+            f"{name}: the checkpoint holds a value of other types than numbers, text, bytes, lists and "
+            "dicts, which runs code when it is loaded: allow_pickle=True if you trust who wrote it "
+            f"({why_refused(error)})"
         ) from None
 
 

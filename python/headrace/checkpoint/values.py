@@ -26,8 +26,8 @@ class ValueWatch:
         self._had_values: set[str] = set()
 
     def look(self, pieces: Iterable[tuple[str, int, bool]]) -> str:
-        """What is odd, or ``""``. ``pieces``: the array, how many of the piece's elements are NaN or infinite,
-        and whether all of it is zero."""
+        """What is odd, or ``""``. ``pieces``: the array, how many of the piece's elements are NaN or
+        infinite, and whether all of it is zero."""
         odd: dict[str, int] = defaultdict(int)
         zero: dict[str, bool] = {}
         for name, not_finite, is_zero in pieces:

@@ -116,7 +116,7 @@ td, th {{ text-align: right; padding: .2rem .5rem; border-bottom: 1px solid #888
 {"".join(_panel(simulation, label, value) for label, value in _PANELS)}
 <table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>
 </body></html>
-"""
+"""  # noqa: E501
 
 
 def _panel(simulation: Simulation, label: str, value: Any) -> str:
@@ -136,7 +136,8 @@ def _panel(simulation: Simulation, label: str, value: Any) -> str:
             f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{highest * step / 4:.3g}</text>'
         )
         parts.append(
-            f'<text x="{x:.1f}" y="{_HEIGHT - 20}" text-anchor="middle">{format_bytes(largest * step / 4)}</text>'
+            f'<text x="{x:.1f}" y="{_HEIGHT - 20}" '
+            f'text-anchor="middle">{format_bytes(largest * step / 4)}</text>'
         )
     for policy in POLICIES:
         rows = sorted(rows_of(simulation, policy), key=lambda row: row.limit_bytes)
@@ -148,9 +149,11 @@ def _panel(simulation: Simulation, label: str, value: Any) -> str:
             x, y = place(row)
             parts.append(
                 f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{_COLOURS[policy]}"><title>'
-                f"{NAMES[policy]}, {format_bytes(row.limit_bytes)}: {value(row):.4g} {html.escape(label)}</title></circle>"
+                f"{NAMES[policy]}, {format_bytes(row.limit_bytes)}: {value(row):.4g} "
+                f"{html.escape(label)}</title></circle>"
             )
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{html.escape(label)} by size of the cache">'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{html.escape(label)} by size of the '
+        'cache">'
         f'<text x="4" y="11">{html.escape(label)}</text>{"".join(parts)}</svg>\n'
     )

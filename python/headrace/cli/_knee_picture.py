@@ -10,7 +10,8 @@ COLOURS = ("#1f6feb", "#d1702a", "#2da44e", "#8250df", "#bf3989", "#57606a")
 
 
 def draw(figure: Any, rows: list[dict[str, Any]], advice: dict[str, Any]) -> None:
-    """Throughput, and time to the first byte, against reads under way; the knee of each part size is ringed."""
+    """Throughput, and time to the first byte, against reads under way; the knee of each part size is
+    ringed."""
     from matplotlib.ticker import LogLocator  # type: ignore[import-untyped, unused-ignore]
 
     rates, waits = figure.subplots(1, 2)

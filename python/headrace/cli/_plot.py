@@ -25,8 +25,8 @@ Html: TypeAlias = Annotated[
 
 
 def prepare_pictures(plot: str, html: str = "") -> Any:
-    """matplotlib's Figure where a picture or a page is asked for, else None. Raises what would go wrong when it is
-    written: asked before, it costs no measurement."""
+    """matplotlib's Figure where a picture or a page is asked for, else None. Raises what would go wrong when
+    it is written: asked before, it costs no measurement."""
     figure = find_figure() if plot or html else None
     for path in filter(None, (plot, html)):
         check_writable(path)
@@ -49,7 +49,8 @@ def check_writable(path: str) -> None:
 def write_pictures(
     figure: Any, plot: str, html: str, title: str, rows: Table, draw: Callable[[Any], None]
 ) -> None:
-    """Writes what ``draw`` puts on a figure as a picture, as a page with the numbers, or both; "" stands for neither.
+    """Writes what ``draw`` puts on a figure as a picture, as a page with the numbers, or both; "" stands for
+    neither.
 
     :param figure: prepare_pictures().
     :param rows: of the page's table.

@@ -1,4 +1,5 @@
-"""How far a copy is: a bar on a terminal, else a line now and then. Imports nothing that is slow to import."""
+"""How far a copy is: a bar on a terminal, else a line now and then. Imports nothing that is slow to
+import."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ BAR_AFTER = 0.3
 
 
 class Moved:
-    """How many bytes have moved: what has arrived, or, if that is more, what went over the wire. The wire also
-    carries what is no data and what is repeated, so there is a limit: all that was found."""
+    """How many bytes have moved: what has arrived, or, if that is more, what went over the wire. The wire
+    also carries what is no data and what is repeated, so there is a limit: all that was found."""
 
     def __init__(self, job: Job) -> None:
         ends = [

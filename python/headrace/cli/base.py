@@ -121,13 +121,14 @@ def guard(call: Callable[[], Any]) -> int:
         if os.environ.get("HEADRACE_DEBUG"):
             raise
         return fail(
-            f"internal error: {type(error).__name__}: {error}; please report it (HEADRACE_DEBUG=1 shows where)"
+            f"internal error: {type(error).__name__}: {error}; please report it (HEADRACE_DEBUG=1 shows "
+            "where)"
         )
 
 
 def need_url(url: str) -> str:
-    """The URL. Raises InvalidArgumentError for an empty one: as a path it would be the working directory, or the
-    root, and `rm -r "$UNSET"` would delete it."""
+    """The URL. Raises InvalidArgumentError for an empty one: as a path it would be the working directory, or
+    the root, and `rm -r "$UNSET"` would delete it."""
     if not url:
         raise InvalidArgumentError("an empty URL; is a variable not set? The working directory is .")
     return url
@@ -144,11 +145,12 @@ def local_path(url: str) -> str:
 
 
 def local_file(text: str, name: str) -> str:
-    """The path of what must be a local file; ``name`` is the option to blame. Raises InvalidArgumentError for a
-    URL, which as a path would be a directory below the working one."""
+    """The path of what must be a local file; ``name`` is the option to blame. Raises InvalidArgumentError for
+    a URL, which as a path would be a directory below the working one."""
     if not is_local(text):
         raise InvalidArgumentError(
-            f"{name} {without_secrets(text)}: a local file is meant; to bring it to a store: headrace cp FILE URL"
+            f"{name} {without_secrets(text)}: a local file is meant; to bring it to a store: headrace cp "
+            "FILE URL"
         )
     return local_path(text)
 
@@ -336,7 +338,8 @@ class Stores(Closing):
         } - {"memory"}
         if self.options["endpoint"] and len(schemes) > 1:
             raise InvalidArgumentError(
-                f"--endpoint with {' and '.join(sorted(schemes))} URLs: it would be used for both; set the endpoints in the environment"
+                f"--endpoint with {' and '.join(sorted(schemes))} URLs: it would be used for both; set the "
+                "endpoints in the environment"
             )
 
     def split(self, url: str) -> tuple[Store, str]:

@@ -193,8 +193,9 @@ def fetch(
         return
     _print_rows(rows)
     text = (
-        f"recommended: reads of {format_bytes(advice['part_bytes'])}, max_in_flight={advice['max_in_flight']} "
-        f"({advice['gb_per_s']:.2f} GB/s with {format_bytes(advice['memory_bytes'])} under way)"
+        f"recommended: reads of {format_bytes(advice['part_bytes'])}, "
+        f"max_in_flight={advice['max_in_flight']} ({advice['gb_per_s']:.2f} GB/s with "
+        f"{format_bytes(advice['memory_bytes'])} under way)"
     )
     if advice["collapses_at"]:
         text += f"; throughput falls again from {advice['collapses_at']} on"
@@ -243,7 +244,7 @@ def load(
 
     * `headrace bench load s3://bucket/shards --batches 500 --sweep --html settings.html` — which
       settings matter here?
-    """
+    """  # noqa: E501
     figure = prepare_pictures(plot, page)
     if page and not sweep_settings:
         check_ending(page)
@@ -309,8 +310,10 @@ def _load(url: str, batches: int, options: dict[str, Any], reports: Sequence[str
 def _print_load(report: dict[str, Any]) -> None:
     stats, out = report["stats"], console()
     out.print(
-        f"{report['samples']:,} samples in {report['seconds']:.2f} s: {report['samples_per_s']:,.0f} a second, {report['samples_per_cpu_s']:,.0f} a CPU second; "
-        f"first batch after {1000 * report['first_batch_s']:.0f} ms; at most {format_bytes(stats.get('pool.peak_bytes', 0))} of memory"
+        f"{report['samples']:,} samples in {report['seconds']:.2f} s: {report['samples_per_s']:,.0f} a "
+        f"second, {report['samples_per_cpu_s']:,.0f} a CPU second; first batch after "
+        f"{1000 * report['first_batch_s']:.0f} ms; at most {format_bytes(stats.get('pool.peak_bytes', 0))} "
+        "of memory"
     )
     stalls = {cause: s for cause, s in stats["stall_seconds"].items() if s >= 0.0005}
     out.print(

@@ -23,7 +23,10 @@ from headrace.store.cache import CachedExtent
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Look into the directory that `cache=` of a loader or store keeps, and make room in it. Jobs may run meanwhile.",
+    help=(
+        "Look into the directory that `cache=` of a loader or store keeps, and make room in it. Jobs may run "
+        "meanwhile."
+    ),
 )
 
 
@@ -118,7 +121,8 @@ def ls(
         else:
             share = f"{100 * row['cached'] / row['size']:.0f}%" if row["size"] else "?"
             sys.stdout.write(
-                f"{format_bytes(row['cached']):>10} {share:>5} {shown(row['url'] or '(broken)')}{' pinned' if row['pinned'] else ''}\n"
+                f"{format_bytes(row['cached']):>10} {share:>5} "
+                f"{shown(row['url'] or '(broken)')}{' pinned' if row['pinned'] else ''}\n"
             )
 
 
@@ -135,7 +139,8 @@ def stat(directory: Directory, *, json: Json = False) -> None:
         print_json({**usage._asdict(), "pins": pins})
         return
     sys.stdout.write(
-        f"{usage.extents} extents, {format_bytes(usage.data_bytes)} of data, {format_bytes(usage.file_bytes)} of files\n"
+        f"{usage.extents} extents, {format_bytes(usage.data_bytes)} of data, "
+        f"{format_bytes(usage.file_bytes)} of files\n"
     )
     if usage.key_id:
         sys.stdout.write(f"encrypted under the key {usage.key_id}\n")
@@ -146,8 +151,8 @@ def stat(directory: Directory, *, json: Json = False) -> None:
 def verify(directory: Directory, *, cache_key: Key = None, json: Json = False) -> int:
     """Read every file of a cache and delete those that are broken. Exit code 1 when there were any.
 
-    Jobs check what they read, so this is for disks in doubt. Of an encrypted cache the key finds also what was
-    changed on purpose.
+    Jobs check what they read, so this is for disks in doubt. Of an encrypted cache the key finds also what
+    was changed on purpose.
 
     Examples:
 
@@ -160,7 +165,8 @@ def verify(directory: Directory, *, cache_key: Key = None, json: Json = False) -
         print_json(check._asdict())
     else:
         sys.stdout.write(
-            f"{check.extents} extents, {format_bytes(check.data_bytes)}: {check.broken} broken{', deleted' if check.broken else ''}\n"
+            f"{check.extents} extents, {format_bytes(check.data_bytes)}: {check.broken} "
+            f"broken{', deleted' if check.broken else ''}\n"
         )
     return 1 if check.broken else 0
 
@@ -172,8 +178,8 @@ def free(
     everything: Annotated[bool, typer.Option("--all", help="Everything.")] = False,
     json: Json = False,
 ) -> None:
-    """Delete what is cached of some objects, or everything. The objects themselves stay. Objects are named by the
-    beginning of their URL: there are no patterns, and no --include or --exclude.
+    """Delete what is cached of some objects, or everything. The objects themselves stay. Objects are named by
+    the beginning of their URL: there are no patterns, and no --include or --exclude.
 
     Examples:
 
@@ -219,9 +225,11 @@ def warm(
     where: Where,
     json: Json = False,
 ) -> int:
-    """Fetch a dataset into a cache before a run, on any machine that has the disk. What is there is not read, so
-    one that was interrupted goes on. Exit code 1 when not all has room. A dataset is fetched as a whole: instead of
-    --include or --exclude name the part that the run reads, as it will name it (a folder, a pattern, one object).
+    """Fetch a dataset into a cache before a run, on any machine that has the disk. What is there is not read,
+    so one that was interrupted goes on. Exit code 1 when not all has room. A dataset is fetched as a whole:
+    instead of
+    --include or --exclude name the part that the run reads, as it will name it (a folder, a pattern, one
+    object).
 
     Where the cache is smaller than the dataset, tell how the run will read: what it needs first is fetched.
 
@@ -230,7 +238,7 @@ def warm(
     * `headrace cache warm s3://bucket/train --cache /nvme/headrace`
 
     * `headrace cache warm s3://bucket/train --cache /nvme/headrace --cache-limit 2TB --batch-size 256 --world-size 8 --seed 7`
-    """
+    """  # noqa: E501
     into = Cache(cache, create=True, limit=cache_limit, key=cache_key, share=cache_share)
     progress = FillProgress(f"warming {url}")
     try:
@@ -253,11 +261,13 @@ def warm(
         there = report.total_bytes - report.missing_bytes
         share = 100 * there // report.total_bytes if report.total_bytes else 100
         sys.stdout.write(
-            f"{format_bytes(report.fetched_bytes)} fetched, {format_bytes(report.held_bytes)} were there: {share}% of {format_bytes(report.total_bytes)} is in the cache\n"
+            f"{format_bytes(report.fetched_bytes)} fetched, {format_bytes(report.held_bytes)} were there: "
+            f"{share}% of {format_bytes(report.total_bytes)} is in the cache\n"
         )
         if report.missing_bytes:
             sys.stdout.write(
-                f"{format_bytes(report.missing_bytes)} have no room: all of it takes {format_bytes(report.file_bytes)}\n"
+                f"{format_bytes(report.missing_bytes)} have no room: all of it takes "
+                f"{format_bytes(report.file_bytes)}\n"
             )
     return 1 if report.missing_bytes else 0
 
@@ -332,11 +342,12 @@ def simulate(
     where: Where,
     json: Json = False,
 ) -> None:
-    """Say what a cache would bring to a run by its size: hits, bytes from the store, and how long the loop waits.
+    """Say what a cache would bring to a run by its size: hits, bytes from the store, and how long the loop
+    waits.
 
-    The real loader goes through the run without moving data, and its reads are replayed against caches: with our
-    rule of eviction, and with LRU. Bytes are exact as long as the store keeps up; waiting follows from the rates that
-    are given.
+    The real loader goes through the run without moving data, and its reads are replayed against caches: with
+    our rule of eviction, and with LRU. Bytes are exact as long as the store keeps up; waiting follows from
+    the rates that are given.
 
     Examples:
 
@@ -385,7 +396,8 @@ def simulate(
         return
     out = console()
     out.print(
-        f"{format_bytes(found.data_bytes)} of data, {format_bytes(found.file_bytes)} of files when all of it is cached; {epochs} epochs"
+        f"{format_bytes(found.data_bytes)} of data, {format_bytes(found.file_bytes)} of files when all of it "
+        f"is cached; {epochs} epochs"
     )
     out.print(_cache_curve.table(found))
 

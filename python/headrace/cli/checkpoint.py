@@ -42,7 +42,10 @@ from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Checkpoints that headrace.checkpoint.Checkpointer saved: look into them, prove them, copy and keep them. Runs may go on meanwhile.",
+    help=(
+        "Checkpoints that headrace.checkpoint.Checkpointer saved: look into them, prove them, copy and keep "
+        "them. Runs may go on meanwhile."
+    ),
 )
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="As given to Checkpointer().")]
@@ -59,8 +62,8 @@ _STANDARD = ("STANDARD", "Hot")
 
 
 def ls(url: Url, *, where: CheckpointWhere, json: Json = False) -> int:
-    """List the checkpoints of a run: step, time, ranks, arrays, bytes, storage classes other than the standard one,
-    and what was given as metadata.
+    """List the checkpoints of a run: step, time, ranks, arrays, bytes, storage classes other than the
+    standard one, and what was given as metadata.
 
     Only the manifests are read. Exit code 1 when one of them is broken: `verify` then says more.
 
@@ -90,8 +93,8 @@ def _line(row: Listed, latest: int | None) -> str:
     marks += [name for name in row.storage_classes if name not in _STANDARD]
     marks += [f"{key}={value}" for key, value in row.metadata.items()]
     return (
-        f"{row.step:>10}  {row.created[:19].replace('T', ' '):19}  {row.ranks:>5}  {row.arrays:>7,}  {format_bytes(row.bytes):>10}  "
-        + " ".join(marks)
+        f"{row.step:>10}  {row.created[:19].replace('T', ' '):19}  {row.ranks:>5}  {row.arrays:>7,}  "
+        f"{format_bytes(row.bytes):>10}  " + " ".join(marks)
     ).rstrip()
 
 
@@ -126,7 +129,10 @@ def info(
     if arrays:
         for array in manifest.arrays:
             row = array_row(array)
-            line = f"{row['dtype']:<8}  {row['shards']:>6}  {row['bytes']:>14}  {row['shape']!s:<20}  {row['name']}"
+            line = (
+                f"{row['dtype']:<8}  {row['shards']:>6}  {row['bytes']:>14}  {row['shape']!s:<20}  "
+                f"{row['name']}"
+            )
             sys.stdout.write(shown(line) + "\n")
         return
     lines = [
@@ -151,7 +157,8 @@ def _earlier_lines(manifest: Manifest) -> list[str]:
     needed = sum(each.needed for each in manifest.earlier)
     saves = ", ".join(sorted(manifest.saves - {manifest.save}))
     return [
-        f"written   {format_bytes(manifest.written)}; {format_bytes(needed)} lie in files of earlier saves: {saves}"
+        f"written   {format_bytes(manifest.written)}; {format_bytes(needed)} lie in files of earlier saves: "
+        f"{saves}"
     ]
 
 
@@ -167,7 +174,8 @@ def _compression_lines(manifest: Manifest) -> list[str]:
         return []
     share = f", {manifest.size / manifest.plain_size:.1%}" if manifest.plain_size else ""
     return [
-        f"stored    by {manifest.compression}, {format_bytes(manifest.size)} for {format_bytes(manifest.plain_size)} of arrays{share}"
+        f"stored    by {manifest.compression}, {format_bytes(manifest.size)} for "
+        f"{format_bytes(manifest.plain_size)} of arrays{share}"
     ]
 
 
@@ -364,11 +372,11 @@ def diff(
     where: CheckpointWhere,
     json: Json = False,
 ) -> int:
-    """Compare two checkpoints: which arrays, values and metadata differ, and which of list, tuple and dict holds
-    them. Exit code 1 when any do.
+    """Compare two checkpoints: which arrays, values and metadata differ, and which of list, tuple and dict
+    holds them. Exit code 1 when any do.
 
-    Values of arrays are compared by their sums of 16 KiB each, without reading them. Keys are shown in quotes where
-    others would look the same.
+    Values of arrays are compared by their sums of 16 KiB each, without reading them. Keys are shown in quotes
+    where others would look the same.
 
     Examples:
 
@@ -409,7 +417,7 @@ def diff(
 
 def _difference_text(row: ArrayDifference) -> str:
     if row.what in ("added", "removed"):
-        return f"{'+' if row.what == 'added' else '-'} {row.name}  {row.before or row.after}  {format_bytes(row.changed_bytes)}"
+        return f"{'+' if row.what == 'added' else '-'} {row.name}  {row.before or row.after}  {format_bytes(row.changed_bytes)}"  # noqa: E501
     if row.what in ("type", "ties"):
         return f"~ {row.name}  {row.before} -> {row.after}"
     if row.what == "unknown":
@@ -479,7 +487,10 @@ def gc(
         typer.Option(
             "--older-than",
             metavar="TIME",
-            help="Also of the job that saves here now, or did last: what nothing was written to for so long, such as 12h or 3d.",
+            help=(
+                "Also of the job that saves here now, or did last: what nothing was written to for so long, "
+                "such as 12h or 3d."
+            ),
         ),
     ] = "",
     dry_run: DryRun = False,
@@ -506,7 +517,10 @@ def gc(
         if not json:
             for row in rows:
                 word = "goes" if row.goes else "stays"
-                text = f"{word:5}  {format_bytes(row.bytes):>10}  {row.objects:>6} files  saves/{row.save}  {row.why}"
+                text = (
+                    f"{word:5}  {format_bytes(row.bytes):>10}  {row.objects:>6} files  saves/{row.save}  "
+                    f"{row.why}"
+                )
                 sys.stdout.write(shown(text) + "\n")
             sys.stdout.flush()
         may = bool(going) and not dry_run and (yes or (not json and sys.stdin.isatty()))

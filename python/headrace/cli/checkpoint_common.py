@@ -45,8 +45,8 @@ def opened(url: str, where: CheckpointWhere) -> Iterator[Place]:
 
 
 def need_directory(url: str) -> None:
-    """Raises NotFoundError for a local directory that is not there: nothing to do in one whose name is wrong is
-    no success."""
+    """Raises NotFoundError for a local directory that is not there: nothing to do in one whose name is wrong
+    is no success."""
     path = local_path(url)
     if path is not None and not os.path.isdir(path):
         raise NotFoundError(f"{url}: no such directory")

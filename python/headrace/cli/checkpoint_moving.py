@@ -26,7 +26,9 @@ def convert(
         str,
         typer.Argument(
             metavar="SRC",
-            help="Checkpoints of a run, a model in safetensors, a checkpoint of DCP, or a file of torch.save.",
+            help=(
+                "Checkpoints of a run, a model in safetensors, a checkpoint of DCP, or a file of torch.save."
+            ),
         ),
     ],
     target: Annotated[str, typer.Argument(metavar="DST", help="A directory of its own.")],
@@ -52,11 +54,13 @@ def convert(
     where: Where,
     json: Json = False,
 ) -> None:
-    """Make a checkpoint of one format from one of another. Which format SRC has is found out by what is there.
+    """Make a checkpoint of one format from one of another. Which format SRC has is found out by what is
+    there.
 
-    `safetensors` is what `from_pretrained` and every inference server read: `model.safetensors`, or numbered files
-    with an index. It holds tensors and nothing else: `--only model` takes the weights out of a training state.
-    DCP is the format of torch.distributed.checkpoint. No pickle of SRC is run. The state is in memory once.
+    `safetensors` is what `from_pretrained` and every inference server read: `model.safetensors`, or numbered
+    files with an index. It holds tensors and nothing else: `--only model` takes the weights out of a training
+    state. DCP is the format of torch.distributed.checkpoint. No pickle of SRC is run. The state is in memory
+    once.
 
     Examples:
 
@@ -112,10 +116,11 @@ def resume_upload(
 ) -> int:
     """Bring checkpoints to their URL that a job has left on the local disk: what its next run would do first.
 
-    For jobs that do not run again, before their disk goes; not while one runs, which does it itself. Each is there
-    when all of it was read back and is what was saved. Stopped, the same command goes on; nothing is deleted from
-    the disk. One that was saved anew replaces the one of its step that is there. Exit code 1 when one cannot be
-    brought over: files that lie on other nodes only, or a damaged one of its step at the URL.
+    For jobs that do not run again, before their disk goes; not while one runs, which does it itself. Each is
+    there when all of it was read back and is what was saved. Stopped, the same command goes on; nothing is
+    deleted from the disk. One that was saved anew replaces the one of its step that is there. Exit code 1
+    when one cannot be brought over: files that lie on other nodes only, or a damaged one of its step at the
+    URL.
 
     Examples:
 
@@ -167,7 +172,8 @@ def _bring(near: Place, far: Place, left: Left, dry_run: bool) -> tuple[dict[str
     if missing:
         return (
             row,
-            f"step {manifest.step}: {many(len(missing), 'file')} not on this machine ({missing[0]}): start the job again, which brings them over",
+            f"step {manifest.step}: {many(len(missing), 'file')} not on this machine ({missing[0]}): start "
+            "the job again, which brings them over",
         )
     if dry_run:
         return row, f"step {manifest.step}: {format_bytes(manifest.size)} to bring over{place}"

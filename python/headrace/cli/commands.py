@@ -15,8 +15,9 @@ from headrace.cli.quick import COMMANDS
 app = typer.Typer(
     name="headrace",
     help="Training data from object storage: look, copy, pack, index, measure.",
-    epilog="URLs: s3://bucket/key, file:///path, or a plain path. Endpoint, region and credentials are found as the AWS command "
-    "line finds them (AWS_ENDPOINT_URL_S3, AWS_PROFILE, ~/.aws), or given by options. `headrace COMMAND --help` has examples.",
+    epilog="URLs: s3://bucket/key, file:///path, or a plain path. Endpoint, region and credentials are found "
+    "as the AWS command line finds them (AWS_ENDPOINT_URL_S3, AWS_PROFILE, ~/.aws), or given by options. "
+    "`headrace COMMAND --help` has examples.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",

@@ -48,14 +48,16 @@ Format = Annotated[
     str,
     typer.Option(
         "--format",
-        help=f"auto (found from content), {', '.join([*_native.format_names()[1:], *_native.format_kinds()])}.",
+        help=(
+            f"auto (found from content), {', '.join([*_native.format_names()[1:], *_native.format_kinds()])}."
+        ),
     ),
 ]
 
 
 class _Console(Console):
-    """Shows names from stores and data without what a terminal would obey, and tables that are too wide for it
-    row by row: a number that is cut off is another number."""
+    """Shows names from stores and data without what a terminal would obey, and tables that are too wide for
+    it row by row: a number that is cut off is another number."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         if sys.stdout.isatty():

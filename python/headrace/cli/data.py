@@ -72,11 +72,13 @@ def inspect(
     out = console()
     mean = summary["bytes"] / max(summary["samples"], 1)
     out.print(
-        f"{summary['url']}: {summary['format']}, {summary['samples']:,} samples, {format_bytes(summary['bytes'])} ({format_bytes(mean)} each)",
+        f"{summary['url']}: {summary['format']}, {summary['samples']:,} samples, "
+        f"{format_bytes(summary['bytes'])} ({format_bytes(mean)} each)",
         markup=False,
     )
     out.print(
-        f"{summary['shard_count']:,} shards, {summary['block_count']:,} blocks of up to {format_bytes(largest)}, fingerprint {summary['fingerprint']}",
+        f"{summary['shard_count']:,} shards, {summary['block_count']:,} blocks of up to "
+        f"{format_bytes(largest)}, fingerprint {summary['fingerprint']}",
         markup=False,
     )
     out.print(
@@ -128,7 +130,10 @@ def order(
         str,
         typer.Option(
             "--order",
-            help="headrace, sequential, mosaic:py1e (py1s, py1br, py2s, naive; none: in the order of the files) or litdata.",
+            help=(
+                "headrace, sequential, mosaic:py1e (py1s, py1br, py2s, naive; none: in the order of the "
+                "files) or litdata."
+            ),
         ),
     ] = "headrace",
     order_option: Annotated[
@@ -189,7 +194,7 @@ def order(
     * `headrace order ./mds --order mosaic:py1e --order-option num_canonical_nodes=2 --prove`
 
     * `headrace order s3://bucket/tokens --world-size 4 --plot order.png` — where in the dataset each batch lies
-    """
+    """  # noqa: E501
     figure = prepare_pictures(plot, page)
     parts = _prove.parse_run(stops, world_sizes, world_size, batch_size)
     # The order is fixed by the world that the run begins in.
@@ -264,7 +269,10 @@ def _draw_order(
 ) -> None:
     """``files``: of the picture and of the page."""
     found = _order_picture.points(read, report.get("slots", report["samples"]), part.global_batch)
-    title = f"{report['url']}: order {report['order']['id']}, epoch {report['epoch']}, {part.world_size} rank{'s' * (part.world_size > 1)}"
+    title = (
+        f"{report['url']}: order {report['order']['id']}, epoch {report['epoch']}, {part.world_size} "
+        f"rank{'s' * (part.world_size > 1)}"
+    )
     facts = {name: report[name] for name in ("samples", "blocks", "global_batch")} | report["order"]
     numbers = {**facts, **{name: f"{value:.4g}" for name, value in report.get("quality", {}).items()}}
     rows = [("what", "value"), *((name.replace("_", " "), value) for name, value in numbers.items())]
@@ -300,7 +308,7 @@ def _print_order(report: dict[str, Any]) -> None:
         f"{report['url']}: {report['samples']:,} samples in {report['blocks']:,} blocks; order {spec['id']}"
     )
     if "quality" in report:
-        head += f" version {spec['version']}, seed {spec['seed']}, epoch {report['epoch']}: {spec['lane_count']} lanes, windows of {spec['window_blocks']} blocks"
+        head += f" version {spec['version']}, seed {spec['seed']}, epoch {report['epoch']}: {spec['lane_count']} lanes, windows of {spec['window_blocks']} blocks"  # noqa: E501
     else:
         head += f", epoch {report['epoch']}: {report['slots']:,} slots"
     out.print(head, markup=False)
@@ -313,12 +321,13 @@ def _print_order(report: dict[str, Any]) -> None:
     worlds = ", then ".join(map(str, verified["world_sizes"]))
     if verified["exactly_once"]:
         out.print(
-            f"verified: each of {report['samples']:,} samples exactly once over {worlds} ranks, {verified['batches']:,} global batches"
+            f"verified: each of {report['samples']:,} samples exactly once over {worlds} ranks, "
+            f"{verified['batches']:,} global batches"
         )
     elif "quality" not in report:
         out.print(
-            f"over {worlds} ranks, {verified['batches']:,} global batches: {verified['repeated']:,} samples repeated, {verified['missing']:,} missing"
-            " (the rules of that order)"
+            f"over {worlds} ranks, {verified['batches']:,} global batches: {verified['repeated']:,} samples "
+            f"repeated, {verified['missing']:,} missing (the rules of that order)"
         )
 
 

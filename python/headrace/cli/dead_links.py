@@ -1,5 +1,5 @@
-"""What the engine's listings of local trees pass over: links that lead nowhere, fifos, sockets, devices. A command
-must not be silent about them. Imports nothing that is slow to import."""
+"""What the engine's listings of local trees pass over: links that lead nowhere, fifos, sockets, devices. A
+command must not be silent about them. Imports nothing that is slow to import."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def is_not_hidden(key: str) -> bool:
 
 
 def name_dead_links(url: str, accepts: Callable[[str], bool]) -> int:
-    """Names those below a directory on stderr that a command would take; returns the exit code of one that has left
-    them out."""
+    """Names those below a directory on stderr that a command would take; returns the exit code of one that
+    has left them out."""
     code = 0
     if is_local(url):
         for key, what in _below(local_path(url), "", ()):
@@ -51,7 +51,8 @@ def name_dead_links(url: str, accepts: Callable[[str], bool]) -> int:
 
 
 def _below(root: str, base: str, above: tuple[tuple[int, int], ...]) -> Iterator[tuple[str, str]]:
-    """Those below a directory; ``above`` are the directories on the way to it, which a link may lead back to."""
+    """Those below a directory; ``above`` are the directories on the way to it, which a link may lead back
+    to."""
     try:
         here = os.stat(os.path.join(root, base))
         entries = list(os.scandir(os.path.join(root, base)))

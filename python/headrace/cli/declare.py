@@ -1,7 +1,7 @@
 """How commands declare their arguments: once, in their signatures, for both parsers.
 
-``recursive: Annotated[bool, option("--recursive", "-r", help="...")] = False``. What several commands share is
-a set of options (`OptionSet`), declared the same way: a parameter ``where: Where`` stands for all of its
+``recursive: Annotated[bool, option("--recursive", "-r", help="...")] = False``. What several commands share
+is a set of options (`OptionSet`), declared the same way: a parameter ``where: Where`` stands for all of its
 fields. The quick parser (``quick.py``) reads these by itself; the command-line library, which is slow to
 import, is told by ``library.py``.
 """
@@ -175,8 +175,8 @@ def call(function: Callable[..., Any], words: list[Any], options: dict[str, Any]
 
 
 def _check(row: Parameter, value: Any) -> None:
-    """Raises InvalidArgumentError for a text that is empty, as of a variable that is not set, and for a number
-    that no command can mean."""
+    """Raises InvalidArgumentError for a text that is empty, as of a variable that is not set, and for a
+    number that no command can mean."""
     given = row.given
     if not isinstance(given, Option) or value is None or value == row.default:
         return
@@ -295,7 +295,10 @@ class DataWhere(Where):
         option(
             "--cache",
             metavar="PLACE",
-            help="Keep what is read there, and read it from there: a directory, memcached://host,host or s3://bucket/prefix?endpoint=URL. Several: the nearest first.",
+            help=(
+                "Keep what is read there, and read it from there: a directory, memcached://host,host or "
+                "s3://bucket/prefix?endpoint=URL. Several: the nearest first."
+            ),
             panel="Store",
             may_be_empty=True,
         ),
@@ -359,7 +362,10 @@ class Chosen(OptionSet):
         option(
             "--include",
             metavar="PATTERN",
-            help="Only names that match; may be repeated. With a / all of the name below the URL is compared, else its last part.",
+            help=(
+                "Only names that match; may be repeated. With a / all of the name below the URL is compared, "
+                "else its last part."
+            ),
             panel="Names",
         ),
     ] = None
@@ -386,14 +392,18 @@ class Names(Chosen):
         bool,
         option(
             "--raw",
-            help="No patterns: `*`, `?`, `[` and `{` in URLs mean themselves, and one that ends in / is an object.",
+            help=(
+                "No patterns: `*`, `?`, `[` and `{` in URLs mean themselves, and one that ends in / is an "
+                "object."
+            ),
             panel="Names",
         ),
     ] = False
 
 
 def _refuse_hopeless(flag: str, pattern: str) -> None:
-    """Raises InvalidArgumentError for a pattern that would leave out nothing, and so lose what it was to keep."""
+    """Raises InvalidArgumentError for a pattern that would leave out nothing, and so lose what it was to
+    keep."""
     if pattern.startswith(("./", "../")):
         raise InvalidArgumentError(f"{flag} {pattern} matches nothing: names begin below the URL, without ./")
     directory = pattern.rstrip("/")

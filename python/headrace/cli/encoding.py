@@ -41,8 +41,8 @@ def _spell(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def open_closed() -> None:
-    """Gives standard streams that are closed (`>&-`) to /dev/null: else the next file or socket that is opened
-    would have the number of one, and get its output."""
+    """Gives standard streams that are closed (`>&-`) to /dev/null: else the next file or socket that is
+    opened would have the number of one, and get its output."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is not None:
             continue

@@ -39,8 +39,8 @@ class Found(NamedTuple):
 
 
 def need_key(url: str, key: str, advice: str = "", *, takes_marks: bool = False) -> str:
-    """The key. Raises InvalidArgumentError for a URL of many objects; the mark of a directory, whose key ends in
-    a slash, is one object where it is taken."""
+    """The key. Raises InvalidArgumentError for a URL of many objects; the mark of a directory, whose key ends
+    in a slash, is one object where it is taken."""
     if not key or (key.endswith("/") and not takes_marks):
         raise InvalidArgumentError(f"{url} names no object; {advice or f'to list it: headrace ls {url}'}")
     return key
@@ -60,7 +60,8 @@ def accepts_one(names: Names, key: str) -> bool:
 
 
 def need_one_for_version(urls: list[str], names: Names, version_id: str | None) -> None:
-    """Raises InvalidArgumentError where more than one object is named, and a version: that is one of one object."""
+    """Raises InvalidArgumentError where more than one object is named, and a version: that is one of one
+    object."""
     if version_id and (len(urls) != 1 or has_pattern(urls[0], names)):
         raise InvalidArgumentError("--version-id is that of one object: give one URL, without -r or pattern")
 

@@ -130,7 +130,8 @@ def index(
             )
         else:
             console().print(
-                f"{made}: {samples:,} samples in {shards:,} shards; what a writer had not finished is not among them",
+                f"{made}: {samples:,} samples in {shards:,} shards; what a writer had not finished is not "
+                "among them",
                 markup=False,
             )
         return

@@ -116,8 +116,8 @@ def _line(info: ObjectInfo, root: str, long: bool, human: bool) -> str:
 
 
 def _chooses(url: str, names: Names) -> bool:
-    """Whether only some names of what the URL begins with are asked for: then none of them is an error, and an
-    empty bucket is not."""
+    """Whether only some names of what the URL begins with are asked for: then none of them is an error, and
+    an empty bucket is not."""
     return bool(names.include or names.exclude) or has_pattern(url, names)
 
 
@@ -128,7 +128,7 @@ def _nothing(url: str, names: Names) -> str:
         return f"{url}: nothing matches"
     if is_local(url):
         return f"{url}: no such file or directory"
-    return f"{url}: no object starts with this; list the bucket with: headrace ls {split_url(url)[0].rstrip('/')}/"
+    return f"{url}: no object starts with this; list the bucket with: headrace ls {split_url(url)[0].rstrip('/')}/"  # noqa: E501
 
 
 def du(
@@ -183,7 +183,8 @@ def stat(
     where: Where,
     json: Json = False,
 ) -> int:
-    """Show size, version (ETag) and time of one object; where the bucket keeps versions, also the id of this one.
+    """Show size, version (ETag) and time of one object; where the bucket keeps versions, also the id of this
+    one.
 
     Examples:
 
@@ -204,6 +205,7 @@ def stat(
         name = shown(without_secrets(url))
         identity = f"id        {shown(info.version_id)}\n" if info.version_id else ""
         sys.stdout.write(
-            f"url       {name}\nsize      {info.size:,} bytes ({format_bytes(info.size)})\nversion   {shown(info.etag)}\n{identity}modified  {_when(info.modified)} UTC\n"
+            f"url       {name}\nsize      {info.size:,} bytes ({format_bytes(info.size)})\nversion   "
+            f"{shown(info.etag)}\n{identity}modified  {_when(info.modified)} UTC\n"
         )
     return 0

@@ -105,8 +105,8 @@ class Arrived:
         self._remover.finish()
 
     def finish(self, is_complete: bool) -> list[tuple[str, str, str]]:
-        """Waits for the last removals; returns what stays, as CopyJob.failures(). Complete: everything below the
-        sources was copied, so that links and directories may go, too."""
+        """Waits for the last removals; returns what stays, as CopyJob.failures(). Complete: everything below
+        the sources was copied, so that links and directories may go, too."""
         try:
             self.wait()
             if is_complete and not self._stays and not self._remover.failures:

@@ -65,7 +65,10 @@ def pack(
         str,
         option(
             "--from",
-            help="files (each one a sample; in a WebDataset those that differ in their extensions are one), a dataset format, python, or auto.",
+            help=(
+                "files (each one a sample; in a WebDataset those that differ in their extensions are one), a "
+                "dataset format, python, or auto."
+            ),
         ),
     ] = "auto",
     split: Annotated[
@@ -100,7 +103,10 @@ def pack(
         str,
         option(
             "--compression",
-            help="zstd[:LEVEL] (mds, litdata), gzip[:LEVEL] (webdataset, tfrecord), a codec of parquet; default none.",
+            help=(
+                "zstd[:LEVEL] (mds, litdata), gzip[:LEVEL] (webdataset, tfrecord), a codec of parquet; "
+                "default none."
+            ),
         ),
     ] = "",
     hash: Annotated[str, option("--hash", help="MDS: sha1, sha256, xxh64 or xxh3_64; default none.")] = "",
@@ -281,7 +287,8 @@ def _print_summary(result: dict[str, Any], seconds: float, dry_run: bool) -> Non
             else ""
         )
         print(
-            f"{result['sample_count']:,} samples from {format_bytes(result['read_bytes'])} would become {result['shard_count']:,} shards{written}"
+            f"{result['sample_count']:,} samples from {format_bytes(result['read_bytes'])} would become "
+            f"{result['shard_count']:,} shards{written}"
         )
         return
     kept = (
@@ -295,5 +302,6 @@ def _print_summary(result: dict[str, Any], seconds: float, dry_run: bool) -> Non
         else ""
     )
     print(
-        f"{what}{result['sample_count']:,} samples in {result['shard_count']:,} shards ({format_bytes(result['written_bytes'])} written{kept}) in {seconds:.1f} s"
+        f"{what}{result['sample_count']:,} samples in {result['shard_count']:,} shards "
+        f"({format_bytes(result['written_bytes'])} written{kept}) in {seconds:.1f} s"
     )

@@ -1,4 +1,5 @@
-"""What a copy does: its sources and its target as jobs for the engine. Imports nothing that is slow to import."""
+"""What a copy does: its sources and its target as jobs for the engine. Imports nothing that is slow to
+import."""
 
 from __future__ import annotations
 

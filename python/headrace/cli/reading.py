@@ -121,8 +121,8 @@ def presign(
     where: Where,
     json: Json = False,
 ) -> int:
-    """Print a URL that lets whoever has it read (or with --method PUT write) the object. Asks no store unless a
-    pattern has to be listed; the object need not exist.
+    """Print a URL that lets whoever has it read (or with --method PUT write) the object. Asks no store unless
+    a pattern has to be listed; the object need not exist.
 
     Examples:
 

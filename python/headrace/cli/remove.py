@@ -53,8 +53,8 @@ HIDDEN = ".headrace-"
 
 
 class Remover:
-    """Deletes keys in batches. A thread for each that is under way, at most `max_in_flight` of the store; how many
-    of their requests are on the wire, the store's control says, as for reads."""
+    """Deletes keys in batches. A thread for each that is under way, at most `max_in_flight` of the store; how
+    many of their requests are on the wire, the store's control says, as for reads."""
 
     def __init__(self, store: Store) -> None:
         from concurrent.futures import ThreadPoolExecutor
@@ -101,8 +101,8 @@ def remove_directories(path: str) -> None:
 
 
 def _remove_emptied(level: Level, is_whole: bool) -> list[tuple[str, Exception]]:
-    """The directories that a recursive rm has emptied. Where all in them was named, also what dead copies have left
-    there, which no listing has; and it returns one that is not empty."""
+    """The directories that a recursive rm has emptied. Where all in them was named, also what dead copies
+    have left there, which no listing has; and it returns one that is not empty."""
     for top in _tops(level):
         for directory, _, files in os.walk(top, topdown=False):
             key = os.path.relpath(directory, level.root)
@@ -156,8 +156,9 @@ class Links:
 
 
 def _without_links(level: Level, keys: Iterable[str], others: list[str]) -> Iterator[str]:
-    """The names in a local tree that stand for these keys: a link to a directory for everything behind it; and
-    others. A link that the URL does not name stays, and what lies behind it the store refuses to remove."""
+    """The names in a local tree that stand for these keys: a link to a directory for everything behind it;
+    and others. A link that the URL does not name stays, and what lies behind it the store refuses to
+    remove."""
     links = Links(level.root)
     done = set(others)
     for key in keys:
@@ -210,8 +211,8 @@ def rm(
     where: Where,
     json: Json = False,
 ) -> int:
-    """Delete objects. With -r or a pattern it says how many it will delete and asks first. With --version-id that
-    version is gone for good; the others stay.
+    """Delete objects. With -r or a pattern it says how many it will delete and asks first. With --version-id
+    that version is gone for good; the others stay.
 
     Examples:
 
@@ -312,8 +313,8 @@ def _rm(stores: Stores, url: str, how: _How) -> tuple[int, list[tuple[str, Excep
 
 
 def _remove_version(store: Store, key: str, how: _How) -> tuple[int, list[tuple[str, Exception]]]:
-    # What a deletion has left as the newest version cannot be read, and may go: the object is back then. A store
-    # without versions refuses the deletion, too.
+    # What a deletion has left as the newest version cannot be read, and may go: the object is back then. A
+    # store without versions refuses the deletion, too.
     with suppress(UnsupportedError):
         store.head(key, version_id=how.version_id)
     if not how.dry_run:

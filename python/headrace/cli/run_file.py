@@ -37,8 +37,8 @@ class _Line(NamedTuple):
 
 
 def _without_comment(text: str) -> str:
-    """As a shell: # begins a comment at the start of a word only. shlex would end `data#old` after `data`, and
-    delete something else."""
+    """As a shell: # begins a comment at the start of a word only. shlex would end `data#old` after `data`,
+    and delete something else."""
     is_start = True
     for piece in _PIECE.finditer(text) if "#" in text else ():
         if is_start and piece[0] == "#":
@@ -138,10 +138,10 @@ def run_file(commands: Mapping[str, Command], parse: Parse) -> Command:
         """Run many commands in one process, beside each other, with the same connections.
 
         Lines are commands without `headrace`, quoted as for a shell; patterns are never expanded by one.
-        A # at the start of a word begins a comment. Commands start in their order and end in any (`--workers
-        1`: one after the other). One that fails, or is not quoted well, does not stop the others; then the exit
-        code is 1. Options here hold for all commands that do not say otherwise. Nobody is asked: `rm -r` needs
-        `--yes`.
+        A # at the start of a word begins a comment. Commands start in their order and end in any
+        (`--workers 1`: one after the other). One that fails, or is not quoted well, does not stop the
+        others; then the exit code is 1. Options here hold for all commands that do not say otherwise.
+        Nobody is asked: `rm -r` needs `--yes`.
 
         Examples:
 

@@ -203,12 +203,14 @@ def _print_totals(totals: Totals, settings: Settings) -> None:
             extra += f", {format_bytes(counts['resumed_bytes'])} were there from an earlier run"
         if settings.dry_run:
             sys.stdout.write(
-                f"would {'move' if settings.moves else 'copy'} {counts['objects']:,} objects, {format_bytes(counts['bytes'])}{extra}\n"
+                f"would {'move' if settings.moves else 'copy'} {counts['objects']:,} objects, "
+                f"{format_bytes(counts['bytes'])}{extra}\n"
             )
         else:
             rate = format_bytes(counts["bytes"] / seconds)
             sys.stdout.write(
-                f"{counts['objects']:,} objects, {format_bytes(counts['bytes'])} in {seconds:.1f} s ({rate}/s){extra}\n"
+                f"{counts['objects']:,} objects, {format_bytes(counts['bytes'])} in {seconds:.1f} s "
+                f"({rate}/s){extra}\n"
             )
 
 
@@ -227,8 +229,8 @@ def _print_failures(totals: Totals) -> int:
 
 
 def _take_names(jobs: list[Job], settings: Settings) -> None:
-    """Where objects of several jobs may get one name at the target: takes all names, which fails before anything
-    is copied, and has the jobs compare with them what they find. One job does that by itself."""
+    """Where objects of several jobs may get one name at the target: takes all names, which fails before
+    anything is copied, and has the jobs compare with them what they find. One job does that by itself."""
     tasks = [task for job in jobs for task in job.tasks]
     if len(jobs) == 1 or not _native.may_meet(tasks, settings.job.get("flatten", False)):
         return

@@ -354,7 +354,8 @@ def _draw(figure: Any, report: Row, path: str) -> None:
     axes.set_ylabel("accelerator utilisation, %")
     axes.set_ylim(0, 105)
     axes.set_title(
-        f"{report['workload']}, {rows[0]['accelerators']} x {report['accelerator']}, profile {report['profile']}"
+        f"{report['workload']}, {rows[0]['accelerators']} x {report['accelerator']}, profile "
+        f"{report['profile']}"
     )
     axes.legend(loc="lower left")
     figure.savefig(path, dpi=150)
@@ -371,7 +372,7 @@ def _show(report: Row) -> None:
         _show_rows(report, "accelerators", lambda row: str(row["accelerators"]))
         text = f"{report['found']} x {report['accelerator']} stay at or above {report['bar']:.0%}"
         if report["found"] == report["limit"]:
-            text += " (more have no room in this machine's memory, or no 2 steps of the data: --samples, --memory)"
+            text += " (more have no room in this machine's memory, or no 2 steps of the data: --samples, --memory)"  # noqa: E501
         out.print(text)
     elif len(rows) > 1 or "added_latency_s" in rows[0]:
         _show_rows(report, "latency", lambda row: f"+{1000 * row['added_latency_s']:g} ms")
@@ -416,20 +417,31 @@ def _show_rows(report: Row, name: str, key: Callable[[Row], str]) -> None:
 def _show_one(report: Row, row: Row) -> None:
     later = row["utilisation_later_epochs"]
     lines = {
-        "utilisation (AU)": f"{row['utilisation']:.1%}, {'passes' if row['passes'] else 'fails'} the bar of {report['bar']:.0%}",
+        "utilisation (AU)": (
+            f"{row['utilisation']:.1%}, {'passes' if row['passes'] else 'fails'} the bar of "
+            f"{report['bar']:.0%}"
+        ),
         "first epoch, later ones": f"{row['utilisation_first_epoch']:.1%}"
         + ("" if later is None else f", {later:.1%}"),
         "steps": f"{row['steps']:,} of {report['compute_s'] * 1000:g} ms in {report['epochs']} epochs, "
         f"{row['accelerators']} x {report['accelerator']}, batches of {report['batch_size']}",
         "throughput": f"{row['samples_per_s']:,.1f} samples/s, {row['mb_per_s']:,.1f} MB/s",
-        "fetched": f"{format_bytes(row['fetched_bytes'])} from the store; {format_bytes(row['delivered_bytes'])} delivered",
+        "fetched": (
+            f"{format_bytes(row['fetched_bytes'])} from the store; {format_bytes(row['delivered_bytes'])} "
+            "delivered"
+        ),
         "wait for a batch": ", ".join(
             f"{name} {_milliseconds(row[f'wait_{key}_s'])}"
             for name, key in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("most", "max"))
         )
         + f" ms; first of an epoch at most {_milliseconds(row['first_batch_s'])} ms",
-        "sleeps ended late by": f"{_milliseconds(row['overslept_s'] / row['steps'])} ms on average (counted as waiting)",
-        "CPU": f"{row['cpu_seconds']:.2f} s, {row['cores_used']:.2f} cores: {row['accelerators_per_core']:.1f} accelerators a core",
+        "sleeps ended late by": (
+            f"{_milliseconds(row['overslept_s'] / row['steps'])} ms on average (counted as waiting)"
+        ),
+        "CPU": (
+            f"{row['cpu_seconds']:.2f} s, {row['cores_used']:.2f} cores: {row['accelerators_per_core']:.1f} "
+            "accelerators a core"
+        ),
         "memory": f"{format_bytes(row['peak_memory_bytes'])} at most, all loaders",
         "waited for": ", ".join(
             f"{cause} {s:.3f} s" for cause, s in row["stall_seconds"].items() if s >= 0.0005
@@ -438,7 +450,8 @@ def _show_one(report: Row, row: Row) -> None:
     }
     if "simulator" in row:
         lines["simulator"] = (
-            f"{row['simulator']['requests']:,.0f} requests, {row['simulator']['cpu_seconds']:.2f} CPU s (not counted above)"
+            f"{row['simulator']['requests']:,.0f} requests, {row['simulator']['cpu_seconds']:.2f} CPU s (not "
+            "counted above)"
         )
     for name, text in lines.items():
         console().print(f"{name:<25}{text}")
@@ -450,7 +463,8 @@ def _show_notes(report: Row, row: Row) -> None:
         notes.append("not the published workload: compare with runs of the same settings only")
     if row["steps"] // report["epochs"] < 10:
         notes.append(
-            f"{row['steps'] // report['epochs']} steps an epoch are few (MLPerf Storage: 500 and more); --samples makes it more"
+            f"{row['steps'] // report['epochs']} steps an epoch are few (MLPerf Storage: 500 and more); "
+            "--samples makes it more"
         )
     if report["profile"] is None and (not report["url"] or is_local(report["url"])):
         note = session.caching_note(row["dataset_bytes"])

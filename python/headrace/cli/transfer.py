@@ -312,7 +312,10 @@ def sync(
         bool,
         option(
             "--exact",
-            help="Also copy what has another time (local DST; copies get SRC's time) or another ETag (between stores).",
+            help=(
+                "Also copy what has another time (local DST; copies get SRC's time) or another ETag (between "
+                "stores)."
+            ),
         ),
     ] = False,
     size_only: Annotated[bool, option("--size-only", help="Compare sizes only.")] = False,

@@ -56,7 +56,10 @@ def verify(
         bool,
         typer.Option(
             "--require-digests",
-            help="Also fail when some shard has neither a digest nor checksums, so that only lengths and structure could be compared.",
+            help=(
+                "Also fail when some shard has neither a digest nor checksums, so that only lengths and "
+                "structure could be compared."
+            ),
         ),
     ] = False,
     workers: Workers = 0,
@@ -113,8 +116,8 @@ def verify(
         _print_problems(report)
         again = f", {report.second_reads:,} reads made again" if report.second_reads else ""
         console().print(
-            f"{without_secrets(url)}: {report.format}, {report.samples_ok:,} of {report.samples:,} samples good; {_checked(report)}{again}; {format_bytes(report.bytes_read)} read in "
-            f"{seconds:.1f} s",
+            f"{without_secrets(url)}: {report.format}, {report.samples_ok:,} of {report.samples:,} samples "
+            f"good; {_checked(report)}{again}; {format_bytes(report.bytes_read)} read in {seconds:.1f} s",
             markup=False,
         )
     if report.problem_count:
@@ -123,7 +126,8 @@ def verify(
         return fail(f"{url}: {report.samples - report.samples_ok:,} samples were not checked")
     if require_digests and report.shards_unchecked:
         return fail(
-            f"{url}: {report.shards_unchecked:,} of {report.shards:,} {_shards(report)} have neither digests nor checksums (--require-digests)"
+            f"{url}: {report.shards_unchecked:,} of {report.shards:,} {_shards(report)} have neither digests "
+            "nor checksums (--require-digests)"
         )
     return 0
 
@@ -154,7 +158,8 @@ def _write_quarantine(path: Path, report: checks.VerifyReport) -> None:
     path.write_text(text, encoding="utf-8")
     if left_out:
         sys.stderr.write(
-            f"headrace: {left_out:,} of {len(report.problems):,} problems are not in {path}: they name no sample, or speak of the store\n"
+            f"headrace: {left_out:,} of {len(report.problems):,} problems are not in {path}: they name no "
+            "sample, or speak of the store\n"
         )
 
 
@@ -247,8 +252,8 @@ def manifest_check(
     where: DataWhere,
     json: Json = False,
 ) -> int:
-    """Compare every object below URL with a manifest: missing, different, extra. What --include and --exclude leave
-    out is none of them.
+    """Compare every object below URL with a manifest: missing, different, extra. What --include and --exclude
+    leave out is none of them.
 
     Examples:
 
@@ -286,7 +291,8 @@ def manifest_check(
                 reason = f" ({report.reasons[key]})" if what == "unreadable" else ""
                 out.print(f"{what}: {key}{reason}", markup=False)
         out.print(
-            f"{without_secrets(url)}: {report.matching:,} objects match, {format_bytes(report.bytes_read)} hashed in {seconds:.1f} s",
+            f"{without_secrets(url)}: {report.matching:,} objects match, {format_bytes(report.bytes_read)} "
+            f"hashed in {seconds:.1f} s",
             markup=False,
         )
     counts = ", ".join(
@@ -338,7 +344,8 @@ def diff(
         ]:
             out.print(f"column {name}: only in {side}", markup=False)
         out.print(
-            f"{report.compared:,} samples compared: {report.equal:,} equal, {report.different:,} different; {report.only_a:,} only in A, {report.only_b:,} only in B"
+            f"{report.compared:,} samples compared: {report.equal:,} equal, {report.different:,} different; "
+            f"{report.only_a:,} only in A, {report.only_b:,} only in B"
         )
     return 0 if report.ok else fail(f"{a} and {b} differ")
 

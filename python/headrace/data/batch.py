@@ -28,7 +28,8 @@ class Batch(dict[str, Any]):
     ids: Any
     """Dataset position of each sample that was delivered, int64."""
     mask: Any
-    """False where a sample is a repeat that fills up the last batch of an epoch (``epoch_end="pad"``), bool."""
+    """False where a sample is a repeat that fills up the last batch of an epoch (``epoch_end="pad"``),
+    bool."""
     replaced: dict[int, int]
     """Dataset positions that the order planned, by row, where that sample is bad and another stands in for
     it."""

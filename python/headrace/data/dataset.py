@@ -45,14 +45,15 @@ class Dataset(live.Closing):
         less for datasets below 8 GiB (a 1024th of them, at least 1 MiB).
     :param index_cache: directory for indexes built on first use; ``""`` keeps none. Default:
         ``$HEADRACE_INDEX_CACHE``, else ``~/.cache/headrace/index``.
-    :param columns: tables, CSV, JSON lines, TFRecord, numpy: names of the columns to read, default all; of Parquet,
-        Lance and Arrow the bytes of others are not fetched. For formats whose samples are read whole it is an error:
-        ``read(columns=)`` and the Loader choose there. A list of datasets: those that must be equal in all;
-        others are left out where they differ.
-    :param cache_mode: ``"copy"`` fetches the whole dataset into ``cache=`` first, ``"none"`` keeps nothing there.
+    :param columns: tables, CSV, JSON lines, TFRecord, numpy: names of the columns to read, default all; of
+        Parquet, Lance and Arrow the bytes of others are not fetched. For formats whose samples are read whole
+        it is an error: ``read(columns=)`` and the Loader choose there. A list of datasets: those that must be
+        equal in all; others are left out where they differ.
+    :param cache_mode: ``"copy"`` fetches the whole dataset into ``cache=`` first, ``"none"`` keeps nothing
+        there.
     :param options: ``keys``, ``labels``, ``manifest``, ``split``, ``allow_unsafe``, ``tokens_per_sample``,
-        ``token_dtype``, ``password``, ``password_salt``, ``lenient``, ``on_broken_shard``, ``index_workers``; and how to reach the
-        store, see :class:`headrace.StoreOptions`.
+        ``token_dtype``, ``password``, ``password_salt``, ``lenient``, ``on_broken_shard``, ``index_workers``;
+        and how to reach the store, see :class:`headrace.StoreOptions`.
     :param where: Parquet: ``[(column, op, value), ...]``; row groups that cannot match by their statistics
         are left out.
     """
@@ -146,8 +147,8 @@ class Dataset(live.Closing):
 
     @property
     def broken_shards(self) -> list[BrokenShard]:
-        """What the dataset does without, because ``on_broken_shard="leave_out"`` was asked for and no index can
-        be made of these objects. Their number and versions are part of the fingerprint."""
+        """What the dataset does without, because ``on_broken_shard="leave_out"`` was asked for and no index
+        can be made of these objects. Their number and versions are part of the fingerprint."""
         return [BrokenShard(*row) for row in self._native.broken_shards()]
 
     @property
@@ -226,7 +227,8 @@ class Dataset(live.Closing):
         self._source.close()
 
     def __reduce__(self) -> Any:
-        """How it was opened, and the fingerprint: loading a pickle opens the same data, or raises ChangedError."""
+        """How it was opened, and the fingerprint: loading a pickle opens the same data, or raises
+        ChangedError."""
         if self.closed:
             raise InvalidArgumentError("a closed Dataset is not pickled: it is no more to be opened")
         if self._recipe is None:
@@ -251,7 +253,8 @@ def reopen(recipe: Recipe, fingerprint: str) -> Any:
         found, url = dataset.fingerprint, dataset.url
         opened.close()
         raise ChangedError(
-            f"{url}: the fingerprint is {found}, and was {fingerprint} when this was pickled: other data lies there"
+            f"{url}: the fingerprint is {found}, and was {fingerprint} when this was pickled: other data "
+            "lies there"
         )
     return opened
 

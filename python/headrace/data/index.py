@@ -48,8 +48,9 @@ def check_place(url: str | os.PathLike[str], given: DatasetOptions, chosen: Data
     if keys is None or given.get("keys") is not None or given.get("split") is not None:
         return
     raise InvalidArgumentError(
-        f"{os.fspath(url)} names {len(keys):,} object{'s' if len(keys) > 1 else ''} of a folder, and an index beside them would stand for the whole folder: "
-        "give a file for it (--output, path=), or index the folder"
+        f"{os.fspath(url)} names {len(keys):,} object{'s' if len(keys) > 1 else ''} of a folder, and an "
+        "index beside them would stand for the whole folder: give a file for it (--output, path=), or index "
+        "the folder"
     )
 
 

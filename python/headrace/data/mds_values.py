@@ -43,7 +43,8 @@ def save_pil(image: Any) -> bytes:
 
 
 def save_image(image: Any, format: str) -> bytes:
-    """``jpeg``, ``png``: the image's file. A JPEG that was opened from a file is that file: no second loss."""
+    """``jpeg``, ``png``: the image's file. A JPEG that was opened from a file is that file: no second
+    loss."""
     name = getattr(image, "filename", "")
     if format == "jpeg" and type(image).__name__ == "JpegImageFile" and name:
         try:

@@ -55,10 +55,11 @@ class Mixture:
         source.
     :param schedule: ``[(global batch, {name: weight}), ...]``: weights from those batches of the run on.
         Names left out have 0.
-    :param samples_per_epoch: rounded down to whole global batches, one at least. Default: the sum of the sizes, likewise.
-    :param columns: ``"equal"`` (default) wants the same columns in all, ``"common"`` takes those that all have,
-        ``"union"`` those that any has; values are None where a source lacks them. Names: these alone, which all
-        have; what the others are does not matter.
+    :param samples_per_epoch: rounded down to whole global batches, one at least. Default: the sum of the
+        sizes, likewise.
+    :param columns: ``"equal"`` (default) wants the same columns in all, ``"common"`` takes those that all
+        have, ``"union"`` those that any has; values are None where a source lacks them. Names: these alone,
+        which all have; what the others are does not matter.
     :param groups: parts of a global batch that read different data: a power of two up to 16; 0: chosen.
     :param options: of :class:`Dataset`, for sources given as URLs.
     """
@@ -78,7 +79,8 @@ class Mixture:
         _NAMES.check(options)
         if not isinstance(sources, Mapping):
             raise InvalidArgumentError(
-                f"a mixture is of a dict, {{'name': (dataset, weight), ...}}, not of a {type(sources).__name__}"
+                f"a mixture is of a dict, {{'name': (dataset, weight), ...}}, not of a "
+                f"{type(sources).__name__}"
             )
         if not sources:
             raise InvalidArgumentError("a mixture needs at least one source")
@@ -135,8 +137,8 @@ class Mixture:
             ]
             if gone:
                 raise InvalidArgumentError(
-                    f"temperature={temperature!r}: source {gone[0]!r} would never come, so much smaller is it than the largest: "
-                    "raise temperature, or leave the source out"
+                    f"temperature={temperature!r}: source {gone[0]!r} would never come, so much smaller is "
+                    "it than the largest: raise temperature, or leave the source out"
                 )
         elif all(weight is None for weight in first):
             first = [float(size) for size in self._sizes]

@@ -12,7 +12,8 @@ _KINDS = "biufcmMSU?"  # Those whose bytes are the values.
 
 
 def timestamp(seconds: int, nanoseconds: int) -> np.datetime64:
-    """A timestamp, exactly. Raises ValueError for one that 64 bits of nanoseconds do not hold (1677 .. 2262)."""
+    """A timestamp, exactly. Raises ValueError for one that 64 bits of nanoseconds do not hold (1677 ..
+    2262)."""
     since = seconds * 1_000_000_000 + nanoseconds
     if not -(1 << 63) < since < 1 << 63:
         raise ValueError(f"a timestamp of {seconds} seconds since 1970 is beyond numpy's datetime64[ns]")

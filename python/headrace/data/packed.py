@@ -23,7 +23,8 @@ class PackedTokens(Dataset):
 
     @property
     def report(self) -> dict[str, float]:
-        """What packing did: counts of documents, sequences and tokens, and ``waste``, the share of padding."""
+        """What packing did: counts of documents, sequences and tokens, and ``waste``, the share of
+        padding."""
         report: dict[str, float] = dict(_native.pack_report(self._native))
         slots = report["sequences"] * self._columns[0].shape[0]
         report["waste"] = report["padding_tokens"] / slots

@@ -18,14 +18,14 @@ def text() -> Decoding:
 
 
 def json() -> Decoding:
-    """The bytes are JSON: a list of what they say. What is not UTF-8 is a bad sample; UTF-8 that is no JSON is
-    never replaced, always an error."""
+    """The bytes are JSON: a list of what they say. What is not UTF-8 is a bad sample; UTF-8 that is no JSON
+    is never replaced, always an error."""
     return Decoding(json, {}, _native.decode_as("json"))
 
 
 def npz() -> Decoding:
-    """``.npz`` files: a list of dicts of arrays, each of at most 256 MiB. A broken file is never replaced, always
-    an error."""
+    """``.npz`` files: a list of dicts of arrays, each of at most 256 MiB. A broken file is never replaced,
+    always an error."""
     return Decoding(npz, {}, _native.decode_as("npz:arrays"))
 
 
@@ -86,7 +86,8 @@ def _type(name: str, dtype: Any, shape: int | Sequence[int]) -> tuple[Any, tuple
         raise InvalidArgumentError(f"{name}: dtype {kind} is not one of numbers")
     if kind != kind.newbyteorder("<"):
         raise InvalidArgumentError(
-            f"{name}: dtype {kind.str} is big-endian, values here are little-endian; take the bytes as they are, or npy()"
+            f"{name}: dtype {kind.str} is big-endian, values here are little-endian; take the bytes as they "
+            "are, or npy()"
         )
     sides = (shape,) if isinstance(shape, int) else tuple(int(side) for side in shape)
     if any(side < 1 for side in sides):

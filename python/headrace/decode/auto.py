@@ -48,7 +48,8 @@ def decodings_of(
     if isinstance(given, str):
         if given != "auto":
             raise InvalidArgumentError(
-                f'decode={given!r} is unknown: expected "auto" or a dict of columns, {{"image": hr.decode.image(...)}}'
+                f'decode={given!r} is unknown: expected "auto" or a dict of columns, {{"image": '
+                f"hr.decode.image(...)}}"
             )
         given = _obvious(source, columns)
     if not isinstance(given, Mapping):
@@ -130,7 +131,8 @@ class _Part:
         return {name: decoding for name, decoding in made.items() if decoding is not None}
 
     def _by_companion(self, source: Source) -> dict[str, Decoding]:
-        """Of tf.train.Examples as TensorFlow's own models name their features: the format beside the image."""
+        """Of tf.train.Examples as TensorFlow's own models name their features: the format beside the
+        image."""
         self.looked_at = "their names"
         is_image = {"image/encoded", "image/format"} <= {name for name, *_ in source.native.columns()}
         return {"image/encoded": image()} if is_image and "image/encoded" in self.bytes else {}
@@ -155,7 +157,8 @@ def _warn(parts: list[_Part]) -> None:
         return
     name = next(part.bytes[0] for part in parts if part.bytes)
     warnings.warn(
-        f'decode="auto" found nothing to decode. Looked at encodings, and of {"; ".join(left)}. Say what a column '
+        f'decode="auto" found nothing to decode. Looked at encodings, and of {"; ".join(left)}. Say what a '
+        "column "
         f"holds: decode={{{name!r}: headrace.decode.image()}}, or leave decode= out.",
         RuntimeWarning,
         stacklevel=6,

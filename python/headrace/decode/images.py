@@ -39,7 +39,8 @@ def image(
     orient: bool = True,
     max_pixels: int = 178_956_970,
 ) -> Decoding:
-    """Pixels of JPEG, PNG, WebP, GIF (of animations the first frame), TIFF and MDS's ``pil``, told apart by their bytes.
+    """Pixels of JPEG, PNG, WebP, GIF (of animations the first frame), TIFF and MDS's ``pil``, told apart by
+    their bytes.
 
     Where the arguments fix a size, the column is one array ``(samples, height, width, channels)`` over the
     batch's memory; else a list of arrays of their own sizes. In this order: ``random_resized_crop``, or
@@ -59,8 +60,8 @@ def image(
         magnitude)``, the magnitude 0 .. 30.
     :param jitter: torchvision's ``ColorJitter``: a number for brightness, contrast and saturation, or up to
         four for these and hue (0 .. 0.5).
-    :param mean: taken from pixels of 0 .. 1, by channel or one for all; then divided by ``std``. Transparency has
-        none. Needs a floating-point ``dtype``. Cheaper on the GPU, from uint8.
+    :param mean: taken from pixels of 0 .. 1, by channel or one for all; then divided by ``std``. Transparency
+        has none. Needs a floating-point ``dtype``. Cheaper on the GPU, from uint8.
     :param dtype: uint8 (0 .. 255), or float16, bfloat16 (as its bits in uint16), float32: 0 .. 1.
     :param layout: ``"HWC"`` or ``"CHW"``.
     :param mode: ``"RGB"``, ``"L"`` (grey, one channel) or ``"RGBA"``. Other images are converted as Pillow
@@ -68,7 +69,8 @@ def image(
     :param interpolation: ``"nearest"``, ``"bilinear"`` or ``"bicubic"``.
     :param exact: False: a JPEG of twice the wanted size and more is decoded at a half, a quarter or an eighth
         of its size, which is several times cheaper and as good to the eye. True: all pixels are decoded.
-    :param truncated: ``"error"``: a file that ends early is a bad sample. ``"grey"``: what is missing is grey.
+    :param truncated: ``"error"``: a file that ends early is a bad sample. ``"grey"``: what is missing is
+        grey.
     :param orient: turn photographs as their EXIF data says.
     :param max_pixels: larger images are bad samples: some bytes can claim to be gigabytes.
     :raises InvalidArgumentError: arguments that contradict each other.

@@ -43,7 +43,8 @@ def feature(
     """
     if kind not in (*_NUMBERS, "bytes", "str") and not isinstance(kind, Decoding):
         raise InvalidArgumentError(
-            f"feature({kind!r}): expected int64, float32, bytes, str or what a function of headrace.decode makes"
+            f"feature({kind!r}): expected int64, float32, bytes, str or what a function of headrace.decode "
+            "makes"
         )
     if shape is None:
         return Feature(kind, None, default)
@@ -61,8 +62,8 @@ def tf_example(features: Mapping[str, str | Decoding | Feature]) -> Decoding:
     ...     "tokens": hr.decode.feature("int64", shape=None),       # any number: a list of arrays
     ... })
 
-    For Examples that lie in ArrayRecord, WebDataset, MDS or anything else. Those of TFRecord files are columns
-    already; ``columns=["record"]`` gives them whole, for this.
+    For Examples that lie in ArrayRecord, WebDataset, MDS or anything else. Those of TFRecord files are
+    columns already; ``columns=["record"]`` gives them whole, for this.
 
     :param features: by name, what :func:`feature` makes, or its first argument. Others are passed over.
     :raises InvalidArgumentError: a feature that contradicts itself.
@@ -73,8 +74,8 @@ def tf_example(features: Mapping[str, str | Decoding | Feature]) -> Decoding:
 
 
 def msgpack(*, numpy: bool = False) -> Decoding:
-    """The bytes are one msgpack object each: a list of what they say. Timestamps are ``numpy.datetime64[ns]``;
-    other extension types are an UnsupportedError. Text must be UTF-8.
+    """The bytes are one msgpack object each: a list of what they say. Timestamps are
+    ``numpy.datetime64[ns]``; other extension types are an UnsupportedError. Text must be UTF-8.
 
     :param numpy: maps as the package msgpack-numpy writes them become arrays and numpy's numbers. Arrays of
         Python objects, which it pickles, are an error.
@@ -108,7 +109,8 @@ def _number_default(name: str, what: Feature) -> bytes | None:
         return None
     if what.shape is None:
         raise InvalidArgumentError(
-            f"tf_example: feature {name!r} has any number of values, so none where it is missing: leave out default="
+            f"tf_example: feature {name!r} has any number of values, so none where it is missing: leave out "
+            "default="
         )
     if any(side < 1 for side in what.shape):
         raise InvalidArgumentError(f"tf_example: feature {name!r}: shape {what.shape} has a side below 1")

@@ -298,8 +298,8 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
     async def _walk(
         self, path: str, maxdepth: int | None = None, on_error: Any = "omit", **options: Any
     ) -> AsyncIterator[Any]:
-        """As fsspec's, but ``on_error="omit"`` leaves out what is not there, and nothing else; and directories
-        without a name, as of ``a//b``, are not passed over."""
+        """As fsspec's, but ``on_error="omit"`` leaves out what is not there, and nothing else; and
+        directories without a name, as of ``a//b``, are not passed over."""
         if maxdepth is not None and maxdepth < 1:
             raise InvalidArgumentError("maxdepth must be at least 1")
         detail = options.get("detail", False)
@@ -337,7 +337,8 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         batch_size: int | None = None,
         **options: Any,
     ) -> Any:
-        """As fsspec's; with ``recursive`` the files alone, which that takes together with their directories."""
+        """As fsspec's; with ``recursive`` the files alone, which that takes together with their
+        directories."""
         if recursive:
             found = await self._expand_path(path, recursive=True)
             are_files = await self.in_thread(lambda: for_each(self.isfile, found))
@@ -506,8 +507,8 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
     def mv(
         self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **_: Any
     ) -> None:
-        """As fsspec's, which deletes what it has copied; but exactly that, and the empty objects that stand for
-        the directories. What was written again meanwhile stays, and is a ChangedError."""
+        """As fsspec's, which deletes what it has copied; but exactly that, and the empty objects that stand
+        for the directories. What was written again meanwhile stays, and is a ChangedError."""
         path1, path2 = _plain(path1), _plain(path2)
         if path1 == path2:
             return

@@ -38,6 +38,7 @@ async def pairs(
     for one, target in zip(found, targets, strict=True):
         if ".." in target[len(root.rstrip("/")) :].split("/"):
             raise InvalidArgumentError(
-                f'{one}: ".." in its name leads out of {root}; nothing was copied; get_file() copies it by itself'
+                f'{one}: ".." in its name leads out of {root}; nothing was copied; get_file() copies it by '
+                "itself"
             )
     return found, targets

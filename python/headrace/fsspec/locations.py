@@ -42,8 +42,8 @@ def in_repositories(path: str) -> Location:
 
 
 def on_web(path: str) -> Location:
-    """``path`` is a whole URL. Its query goes with every request, so each is a store of its own; and so is each
-    folder whose escapes a key cannot say (``a%2Fb``), which is asked for as it is written."""
+    """``path`` is a whole URL. Its query goes with every request, so each is a store of its own; and so is
+    each folder whose escapes a key cannot say (``a%2Fb``), which is asked for as it is written."""
     url = urlsplit(path)
     if url.scheme not in ("http", "https") or not url.netloc:
         raise InvalidArgumentError(f"{path}: expected http://host/path or https://host/path")
@@ -58,8 +58,8 @@ def on_web(path: str) -> Location:
         name = None
     if name is None or name.count("/") != key.count("/"):
         raise InvalidArgumentError(
-            f"{without_secrets(path)}: the last part of the path has an escaped slash (%2F), or bytes that are no "
-            "UTF-8, which cannot be asked for"
+            f"{without_secrets(path)}: the last part of the path has an escaped slash (%2F), or bytes that "
+            "are no UTF-8, which cannot be asked for"
         )
     front = f"{url.scheme}://{url.netloc}{folder}"
     return Location(f"{front}?{url.query}" if url.query else front, name, f"{front}/")

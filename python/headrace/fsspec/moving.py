@@ -51,7 +51,8 @@ def refuse_inside(fs: HeadraceFileSystem, source: str, target: str) -> None:
 
 
 def _refuse_lost(copied: list[Copied]) -> None:
-    """InvalidArgumentError when to delete the sources would lose one: two went to one place, or one to another's."""
+    """InvalidArgumentError when to delete the sources would lose one: two went to one place, or one to
+    another's."""
     sources = {one.source for one in copied}
     taken: dict[str, str] = {}
     for one in copied:

@@ -22,8 +22,8 @@ class Opened(NamedTuple):
 
 
 class Stores:
-    """A store for each bucket or host, opened when it is first used, and again in a child of ``fork()``, which
-    leaves those of its parent alone. Any thread."""
+    """A store for each bucket or host, opened when it is first used, and again in a child of ``fork()``,
+    which leaves those of its parent alone. Any thread."""
 
     def __init__(self, memory: int | str, options: dict[str, Any]) -> None:
         self._memory, self._options = memory, options

@@ -62,8 +62,8 @@ def read_ranges(
     names_versions: bool,
     stops_at_error: bool,
 ) -> list[bytes | Exception]:
-    """One result a range. ``head`` tells sizes, and with ``names_versions`` the version to read, as they were a
-    moment ago; ``ask`` as they are."""
+    """One result a range. ``head`` tells sizes, and with ``names_versions`` the version to read, as they were
+    a moment ago; ``ask`` as they are."""
     results: list[bytes | Exception] = [b""] * len(ranges)
     heads = _Heads(head)
     asked: list[tuple[str, int, int, str]] = []

@@ -9,8 +9,8 @@ from fsspec.transaction import Transaction as FsspecTransaction
 from headrace.errors import InvalidArgumentError
 
 NESTED = (
-    "a transaction of this file system is open; it shows all files at its end, also those of functions that it "
-    "calls: begin no other in it"
+    "a transaction of this file system is open; it shows all files at its end, also those of functions that "
+    "it calls: begin no other in it"
 )
 
 

@@ -260,8 +260,8 @@ def fs(url: str | os.PathLike[str], **options: Any) -> HeadraceFileSystem:
     >>> fs = hr.fs("s3://bucket", cache="/nvme/headrace")  # doctest: +SKIP
     >>> fs.ls("s3://bucket/data"), fs.cat_file("bucket/data/a.bin", 0, 100)  # doctest: +SKIP
 
-    The URL says which kind of store; paths have the bucket in front, with or without ``s3://``. Calls with the
-    same options give the same object.
+    The URL says which kind of store; paths have the bucket in front, with or without ``s3://``. Calls with
+    the same options give the same object.
 
     :param options: ``cache``, ``cache_limit``, ``memory``, ``asynchronous`` and those of ``Store``.
     """

@@ -24,8 +24,8 @@ PARTS_OF_ONE_SIZE = 2000
 
 
 class WrittenFile(io.BufferedIOBase):
-    """A new object, or a new version of one. Visible when :meth:`close` has returned; in a transaction, at its
-    end.
+    """A new object, or a new version of one. Visible when :meth:`close` has returned; in a transaction, at
+    its end.
 
     An exception in its ``with`` block, and losing the last reference to it without ``close()``, discard what
     was written. One thread at a time.

@@ -29,7 +29,8 @@ class Standing(NamedTuple):
 
 
 def standing(engine: Engine, at_step: int | None) -> Standing:
-    """Of an engine over a mixture, for a change from global batch ``at_step`` of the run on (default: the next one)."""
+    """Of an engine over a mixture, for a change from global batch ``at_step`` of the run on (default: the
+    next one)."""
     assert engine.order is not None
     text = engine.native.state()
     state = json.loads(text)

@@ -34,7 +34,8 @@ class Epoch:
 
     def __reduce__(self) -> Any:
         raise InvalidArgumentError(
-            "the iterator of a loader is not pickled: pickle the loader, whose state has the position of its loops"
+            "the iterator of a loader is not pickled: pickle the loader, whose state has the position of its "
+            "loops"
         )
 
 
@@ -43,11 +44,12 @@ class Epochs(ABC):
 
     @abstractmethod
     def reset(self, epoch: int | None = None) -> None:
-        """Goes to the first batch of an epoch (default: that of the position): the next loop delivers all of it.
+        """Goes to the first batch of an epoch (default: that of the position): the next loop delivers all of
+        it.
 
-        After a loop that was left early that is the same epoch again; after one that came to its end, the next
-        epoch. A position that ``load_state_dict()`` chose is given up, unlike with ``set_epoch()``. Call it on
-        all ranks alike.
+        After a loop that was left early that is the same epoch again; after one that came to its end, the
+        next epoch. A position that ``load_state_dict()`` chose is given up, unlike with ``set_epoch()``. Call
+        it on all ranks alike.
         """
 
     @abstractmethod
@@ -57,8 +59,9 @@ class Epochs(ABC):
     def __getitem__(self, index: object) -> NoReturn:
         """Raises InvalidArgumentError: batches come in their order."""
         raise InvalidArgumentError(
-            "a loader has no batches by number: iterate it. headrace.Dataset(url)[i] reads single samples. torch's DataLoader takes a "
-            "headrace.torch.Loader, by DataLoader(loader, batch_size=None), and no other loader"
+            "a loader has no batches by number: iterate it. headrace.Dataset(url)[i] reads single samples. "
+            "torch's DataLoader takes a headrace.torch.Loader, by DataLoader(loader, batch_size=None), and "
+            "no other loader"
         )
 
     def epoch_from_start(self, epoch: int | None = None) -> Iterator[Any]:

@@ -31,7 +31,8 @@ class Facade(Epochs, live.Closing):
     _loader: Loader | MappedLoader
 
     def _received(self, convert: Callable[[Any], Any], batch: Any) -> Any:
-        """What is delivered of the batch that was taken last. Where that fails, the batch was not received."""
+        """What is delivered of the batch that was taken last. Where that fails, the batch was not
+        received."""
         try:
             return convert(batch)
         except BaseException:

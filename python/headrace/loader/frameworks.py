@@ -32,37 +32,44 @@ _LIGHTNING = ("lightning.pytorch.", "pytorch_lightning.")
 _OWN = ("headrace.torch", "headrace.loader.trainer", "headrace.loader.relay.", __name__)
 
 BATCHES = (
-    "a headrace.torch.Loader delivers whole batches: use DataLoader(loader, batch_size=None), or iterate the loader itself; the loader's own batch_size= is "
-    "how many samples they have"
+    "a headrace.torch.Loader delivers whole batches: use DataLoader(loader, batch_size=None), or iterate the "
+    "loader itself; the loader's own batch_size= is how many samples they have"
 )
 """What is wrong with a DataLoader that would stack batches."""
 _ACCELERATE = (
-    "Accelerate cannot resume a DataLoader around a headrace.torch.Loader, and on several processes would deliver the samples of one rank "
-    "only: write accelerator.prepare(model, optimizer, loader) and skip_first_batches(loader, n) with the loader itself, which reads its "
-    "rank's part and whose state belongs to save_state()"
+    "Accelerate cannot resume a DataLoader around a headrace.torch.Loader, and on several processes would "
+    "deliver the samples of one rank only: write accelerator.prepare(model, optimizer, loader) and "
+    "skip_first_batches(loader, n) with the loader itself, which reads its rank's part and whose state "
+    "belongs to save_state()"
 )
 _TRAINER = (
-    "transformers.Trainer cannot resume a DataLoader around a headrace.torch.Loader, and on several processes would deliver the samples of one "
-    "rank only: give it the loader itself, by a subclass of Trainer with `def get_train_dataloader(self): return loader` (get_eval_dataloader "
-    "likewise)"
+    "transformers.Trainer cannot resume a DataLoader around a headrace.torch.Loader, and on several "
+    "processes would deliver the samples of one rank only: give it the loader itself, by a subclass of "
+    "Trainer with `def get_train_dataloader(self): return loader` (get_eval_dataloader likewise)"
 )
 _LIGHTNING_FIT = (
-    "Lightning cannot save the state of a DataLoader around a headrace.torch.Loader, and would begin anew after a restart: return the loader "
-    "itself from train_dataloader(), or give it to trainer.fit(model, loader)"
+    "Lightning cannot save the state of a DataLoader around a headrace.torch.Loader, and would begin anew "
+    "after a restart: return the loader itself from train_dataloader(), or give it to trainer.fit(model, "
+    "loader)"
 )
 
 _LIGHTNING_LOST = (
-    "Lightning goes on at step {step} from {path}, which holds no state of this loader: it would deliver samples again that the run "
-    "has had. Save checkpoints within fit() (ModelCheckpoint, or a callback): after fit() Lightning has let go of the loader, and "
-    "save_checkpoint() leaves it out. To go on with such a checkpoint, say where to begin: loader.set_epoch(epoch) or loader.load_state_dict(state)"
+    "Lightning goes on at step {step} from {path}, which holds no state of this loader: it would deliver "
+    "samples again that the run has had. Save checkpoints within fit() (ModelCheckpoint, or a callback): "
+    "after fit() Lightning has let go of the loader, and save_checkpoint() leaves it out. To go on with such "
+    "a checkpoint, say where to begin: loader.set_epoch(epoch) or loader.load_state_dict(state)"
 )
 
 _COMPOSER_TRAINER = "composer.trainer.trainer"
-_COMPOSER_WRAPPED = "Composer cannot keep the state of a DataLoader around a headrace.torch.Loader: give Trainer(train_dataloader=loader) the loader itself"
+_COMPOSER_WRAPPED = (
+    "Composer cannot keep the state of a DataLoader around a headrace.torch.Loader: give "
+    "Trainer(train_dataloader=loader) the loader itself"
+)
 _COMPOSER_LOST = (
-    "Composer goes on at batch {batch}, and nobody has told this loader where that is: {why}, and it would deliver other samples than "
-    "are left. Its own state is in every checkpoint that Composer's Trainer has saved with the loader itself as train_dataloader; "
-    "otherwise say where to begin, loader.load_state_dict(state) or loader.set_epoch(epoch), and give Trainer(spin_dataloaders=False)"
+    "Composer goes on at batch {batch}, and nobody has told this loader where that is: {why}, and it would "
+    "deliver other samples than are left. Its own state is in every checkpoint that Composer's Trainer has "
+    "saved with the loader itself as train_dataloader; otherwise say where to begin, "
+    "loader.load_state_dict(state) or loader.set_epoch(epoch), and give Trainer(spin_dataloaders=False)"
 )
 
 
@@ -139,9 +146,9 @@ def is_composer_training() -> bool:
 
 
 def find_lost_in_composer(is_at_start: bool) -> InvalidArgumentError | None:
-    """What is wrong where Composer's training goes on, and its checkpoint had no state of the loader: Composer
-    then takes batches of each epoch before this one, and of this one as many as it has trained on, in the hope
-    that the loader begins anew at each loop."""
+    """What is wrong where Composer's training goes on, and its checkpoint had no state of the loader:
+    Composer then takes batches of each epoch before this one, and of this one as many as it has trained on,
+    in the hope that the loader begins anew at each loop."""
     found = _composer_loop()
     if found is None or found[0] == "other":
         return None
@@ -159,8 +166,8 @@ def find_lost_in_composer(is_at_start: bool) -> InvalidArgumentError | None:
 
 
 def find_lost_state() -> InvalidArgumentError | None:
-    """What is wrong where Lightning's ``fit(ckpt_path=)`` iterates a loader that stands at its very beginning,
-    though the run is further. To be asked where no state was loaded."""
+    """What is wrong where Lightning's ``fit(ckpt_path=)`` iterates a loader that stands at its very
+    beginning, though the run is further. To be asked where no state was loaded."""
     for module, frame in callers():
         if not module.startswith((*_TORCH, *_LIGHTNING)):
             return None
@@ -179,7 +186,8 @@ def refusal(error: InvalidArgumentError) -> Iterator[Any]:
 
 
 def is_evaluated() -> bool:
-    """Whether a loop of Lightning's or Composer's that evaluates or predicts asks for the loader's batches."""
+    """Whether a loop of Lightning's or Composer's that evaluates or predicts asks for the loader's
+    batches."""
     if found := _composer_loop():
         return found[0] == "other"
     for module, _ in callers():
@@ -234,9 +242,9 @@ class Batches(Dataset[Any]):
         return self._loader.count_samples()
 
     def state_dict(self, num_samples: int | None = None, from_beginning: bool = True) -> dict[str, Any]:
-        """The loader's, which Composer keeps in its checkpoints. ``num_samples``: what it has trained on in its
-        epoch. After the last batch that is still all of the epoch, where the loader is in the next one already;
-        Composer then wants a loop without batches, to end its own epoch."""
+        """The loader's, which Composer keeps in its checkpoints. ``num_samples``: what it has trained on in
+        its epoch. After the last batch that is still all of the epoch, where the loader is in the next one
+        already; Composer then wants a loop without batches, to end its own epoch."""
         state = self._loader.state_dict()
         return {"loader": state, "is_epoch_over": bool(num_samples) and not state["batches"]}
 

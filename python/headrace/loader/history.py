@@ -1,4 +1,5 @@
-"""What a loader's metrics were in the course of a run: a bounded number of points, closer where a run is short."""
+"""What a loader's metrics were in the course of a run: a bounded number of points, closer where a run is
+short."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ _GAUGES = (
 )
 _NAMES = _COUNTERS + _GAUGES
 
-# 512 points of some 200 bytes; in a run of days one every few minutes. A point costs 30 us or so, and the first are
-# taken every 0.1 s: 0.03 % of a thread, and less and less from there.
+# 512 points of some 200 bytes; in a run of days one every few minutes. A point costs 30 us or so, and the
+# first are taken every 0.1 s: 0.03 % of a thread, and less and less from there.
 _MOST_POINTS = 512
 _FIRST_SECONDS = 0.1
 _MOST_LOOPS = 64
@@ -76,8 +77,8 @@ class Record(NamedTuple):
 
 
 class History:
-    """Of one loader, which hands in the engine that it has at the time. Between two points a batch costs a look at the
-    clock. One thread at a time takes points; any may read them.
+    """Of one loader, which hands in the engine that it has at the time. Between two points a batch costs a
+    look at the clock. One thread at a time takes points; any may read them.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -61,7 +61,8 @@ def _open(dataset: Any, columns: Any, memory: int | str, opening: dict[str, Any]
     for name, value in sorted(opening.items()):
         if name not in defaults or value != defaults[name]:
             raise InvalidArgumentError(
-                f"{name}= belongs to the {'Mixture' if isinstance(dataset, Mixture) else 'Dataset'} that was passed in"
+                f"{name}= belongs to the {'Mixture' if isinstance(dataset, Mixture) else 'Dataset'} that was "
+                "passed in"
             )
     return DatasetSource(dataset._mixed if isinstance(dataset, Mixture) else dataset._source, memory)
 
@@ -105,36 +106,39 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
     :param epoch_end: what happens with the last, incomplete global batch: ``"pad"`` repeats samples
         (``batch.mask`` tells), ``"drop"`` leaves it out, ``"uneven"`` shares it out.
     :param split: one of several splits of the dataset at ``dataset``, see :class:`headrace.DatasetOptions`.
-    :param columns: names of the columns to deliver; default: all. Of a list of datasets the others need not agree.
+    :param columns: names of the columns to deliver; default: all. Of a list of datasets the others need not
+        agree.
     :param ragged: columns whose values differ in size: ``"list"`` of Python values, or ``"arrow"``: pyarrow
         arrays over the engine's memory (large_binary, large_string, large_list; numbers with nulls), at a
         fraction of the CPU. What Arrow has no type for stays a list.
     :param memory: hard limit of the engine's memory for data, batches that are still in use included.
-    :param epochs: how many epochs the training takes in all, those before a state included: while the end of one
-        is delivered, the next is read already (of the orders headrace and sequential). 0: not known, and
+    :param epochs: how many epochs the training takes in all, those before a state included: while the end of
+        one is delivered, the next is read already (of the orders headrace and sequential). 0: not known, and
         nothing is read that may never be asked for.
     :param prefetch: batches assembled ahead, at most.
     :param window: blocks that are shuffled together in one lane of the order; 0: the default of the order.
     :param lanes: lanes of the order; 0: chosen from the batch size and the memory.
     :param read_timeout: seconds for one block, all attempts together.
-    :param decode: what is made of columns, on the engine's threads: ``{"image": headrace.decode.image(...)}``,
-        or ``"auto"`` for what encodings, names and declared features say (:mod:`headrace.decode`).
+    :param decode: what is made of columns, on the engine's threads:
+        ``{"image": headrace.decode.image(...)}``, or ``"auto"`` for what encodings, names and declared
+        features say (:mod:`headrace.decode`).
     :param on_bad_sample: ``"replace"``: a sample whose bytes turn out bad (a checksum, a broken record, a
-        block that does not inflate, a value that cannot be decoded) is replaced by another of its source, the same on all ranks and in all
-        runs; ``batch.replaced`` says where. ``"raise"``: CorruptError. What the store or the network does is
-        never a reason to replace. A dataset given by its URL is then also opened without its broken shards
-        (``on_broken_shard="leave_out"``).
-    :param progress: rank 0 shows how it goes on stderr: place in the epoch, batches, samples and bytes a second,
-        and what the loop waited for. One line on a terminal; elsewhere one every 30 s, by the logger
+        block that does not inflate, a value that cannot be decoded) is replaced by another of its source, the
+        same on all ranks and in all runs; ``batch.replaced`` says where. ``"raise"``: CorruptError. What the
+        store or the network does is never a reason to replace. A dataset given by its URL is then also opened
+        without its broken shards (``on_broken_shard="leave_out"``).
+    :param progress: rank 0 shows how it goes on stderr: place in the epoch, batches, samples and bytes a
+        second, and what the loop waited for. One line on a terminal; elsewhere one every 30 s, by the logger
         ``headrace.progress`` where it is set up to be heard.
-    :param cache_mode: what ``cache=`` is for. ``"cache"``: what is read is kept. ``"copy"``: the whole dataset is
-        fetched before the first batch, which takes a ``cache_limit=`` that it fits into; the processes of a node
-        share the work. ``"lazy"``: training begins at once, and whenever batches enough are ready the rest is
-        fetched in the order in which it will be needed, as far as there is room. ``"none"``: nothing is kept.
-    :param cache_decoded: what ``decode=`` makes may be kept in the directory of ``cache=``, so that the next epoch
-        decodes nothing: ``"auto"``, of columns where it was measured that reading takes less than half as long
-        as decoding, if the cache has room for everything; ``"always"``, as far as there is room; ``"never"``.
-        Only values of one size that nothing random decides (docs/cache.md).
+    :param cache_mode: what ``cache=`` is for. ``"cache"``: what is read is kept. ``"copy"``: the whole
+        dataset is fetched before the first batch, which takes a ``cache_limit=`` that it fits into; the
+        processes of a node share the work. ``"lazy"``: training begins at once, and whenever batches enough
+        are ready the rest is fetched in the order in which it will be needed, as far as there is room.
+        ``"none"``: nothing is kept.
+    :param cache_decoded: what ``decode=`` makes may be kept in the directory of ``cache=``, so that the next
+        epoch decodes nothing: ``"auto"``, of columns where it was measured that reading takes less than half
+        as long as decoding, if the cache has room for everything; ``"always"``, as far as there is room;
+        ``"never"``. Only values of one size that nothing random decides (docs/cache.md).
     :param quarantine: samples that are never delivered, others in their place, whatever ``on_bad_sample``
         says: a file or URL that ``headrace verify --quarantine`` wrote, or dataset positions. Of a mixture
         also a dict of them by source, of a list of datasets by index. The same on all ranks; part of the
@@ -247,9 +251,10 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         if readers <= 1.1:
             return
         warnings.warn(
-            f"{self._dataset.url}: {world_size} ranks read each block {readers:.3g} times on average, in global batches of "
-            f"{self._global_batch}: the order has too few lanes ({self._native.order_spec()['lane_count']}) for each to have its own. "
-            "A larger batch, more memory= or a multiple of the ranks as lanes= change that (and the order of a new run).",
+            f"{self._dataset.url}: {world_size} ranks read each block {readers:.3g} times on average, in "
+            f"global batches of {self._global_batch}: the order has too few lanes "
+            f"({self._native.order_spec()['lane_count']}) for each to have its own. A larger batch, more "
+            "memory= or a multiple of the ranks as lanes= change that (and the order of a new run).",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -287,8 +292,9 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         group = None if self._is_given_rank else group_rank()
         if group is not None and group != self._rank:
             raise InvalidArgumentError(
-                f"the loader began as rank {self._rank.rank} of {self._rank.world_size}, and torch.distributed now says rank {group.rank} of "
-                f"{group.world_size}: make the process group before the first batch, or give rank= and world_size="
+                f"the loader began as rank {self._rank.rank} of {self._rank.world_size}, and "
+                f"torch.distributed now says rank {group.rank} of {group.world_size}: make the process group "
+                "before the first batch, or give rank= and world_size="
             )
 
     @property
@@ -318,8 +324,8 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         if self._options.epoch_end == "drop" and not self._has_told_empty and not self._native.epoch_batches:
             self._has_told_empty = True
             warnings.warn(
-                f"{self._dataset.url}: epoch_end='drop' delivers nothing: an epoch fills no global batch of {self._global_batch} samples. "
-                "Lower batch_size, or take epoch_end='pad' or 'uneven'.",
+                f"{self._dataset.url}: epoch_end='drop' delivers nothing: an epoch fills no global batch of "
+                f"{self._global_batch} samples. Lower batch_size, or take epoch_end='pad' or 'uneven'.",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -389,8 +395,9 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             return
         self._has_told_pins = True
         warnings.warn(
-            f"{self._dataset.url}: what is pinned in the cache fills its limit, and what is read now cannot be kept. `headrace cache pin "
-            "DIR` lists the pins, --remove takes one away; or raise cache_limit=. This is said once.",
+            f"{self._dataset.url}: what is pinned in the cache fills its limit, and what is read now cannot "
+            "be kept. `headrace cache pin DIR` lists the pins, --remove takes one away; or raise "
+            "cache_limit=. This is said once.",
             RuntimeWarning,
             stacklevel=6,
         )
@@ -402,7 +409,8 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         wanted, fill = (int(metrics[f"loader.memory_{name}_bytes"]) for name in ("wanted", "fill"))
         if wanted:
             what = (
-                "is not enough to keep the blocks of this order: samples are read one by one, and compressed blocks again for each, "
+                "is not enough to keep the blocks of this order: samples are read one by one, and compressed "
+                "blocks again for each, "
                 f'which can be a thousand times slower. memory="{-(-wanted >> 20)}MiB" would do'
             )
         elif fill:
@@ -426,8 +434,10 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             return
         self._has_warned = True
         warnings.warn(
-            f"{self._dataset.url}: {found[0].message}. Bad samples are replaced by others; batch.replaced, loader.bad_samples and "
-            'stats()["loader.replaced_samples"] count them, `headrace verify --quarantine` finds them all. This is said once.',
+            f"{self._dataset.url}: {found[0].message}. Bad samples are replaced by others; batch.replaced, "
+            "loader.bad_samples and "
+            'stats()["loader.replaced_samples"] count them, `headrace verify --quarantine` finds them all. '
+            "This is said once.",
             RuntimeWarning,
             stacklevel=6,
         )
@@ -508,8 +518,9 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             if epoch == self.epoch:
                 return
             raise InvalidArgumentError(
-                f"set_epoch({epoch}): load_state_dict() has put the loader into epoch {self.epoch}, and no batch was taken since. Begin the loop "
-                "over epochs at loader.epoch, or leave set_epoch() out: each loop over the loader is the next epoch"
+                f"set_epoch({epoch}): load_state_dict() has put the loader into epoch {self.epoch}, and no "
+                "batch was taken since. Begin the loop over epochs at loader.epoch, or leave set_epoch() "
+                "out: each loop over the loader is the next epoch"
             )
         self._seek(epoch, 0)
 
@@ -526,7 +537,8 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         ahead is kept."""
         self._recall()
         state = self.state_dict()
-        # Both numbers: after a part with another global batch, or of Mosaic's, as many batches are other samples.
+        # Both numbers: after a part with another global batch, or of Mosaic's, as many batches are other
+        # samples.
         there = epoch, batch, batch * self._global_batch
         # A loop that was left at the last batch of an epoch stands there and is still in the epoch before.
         is_behind = self._native.has_taken_all and not self._native.batches_left
@@ -549,9 +561,9 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             self._seek(self.epoch, batch)
         elif not self._stands_at(batch):
             raise InvalidArgumentError(
-                f"the first {batch} batches of the epoch are to be skipped, and load_state_dict() has put the loader"
-                f" before batch {self.state_dict()['batches']}, with {self.batches_left} of {len(self)} to go: skip"
-                " none, the loader goes on where it stands"
+                f"the first {batch} batches of the epoch are to be skipped, and load_state_dict() has put "
+                f"the loader before batch {self.state_dict()['batches']}, with {self.batches_left} of "
+                f"{len(self)} to go: skip none, the loader goes on where it stands"
             )
         self._native.start_epoch()
         self._history.begin(self._native, self._native.epoch)
@@ -633,8 +645,9 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Writes the run until now as a page that needs no other file (``.html``), or as a picture (``.png``,
-        ``.svg``, ``.pdf``): throughput, what was waited for, latencies of the store and where bytes came from, over
-        time. Needs matplotlib; docs/stalls.md says how to read it. May be called at any time, after :meth:`close` too, from any thread.
+        ``.svg``, ``.pdf``): throughput, what was waited for, latencies of the store and where bytes came
+        from, over time. Needs matplotlib; docs/stalls.md says how to read it. May be called at any time,
+        after :meth:`close` too, from any thread.
         """
         write_report(
             path,
@@ -663,8 +676,8 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             mixture.close()
 
     def __reduce__(self) -> Any:
-        """How it was opened, and the position where it has one: loading a pickle opens another loader, which goes
-        on there, as the rank that was given or that its process turns out to be."""
+        """How it was opened, and the position where it has one: loading a pickle opens another loader, which
+        goes on there, as the rank that was given or that its process turns out to be."""
         if self.closed:
             raise InvalidArgumentError("a closed Loader is not pickled: it is no more to be opened")
         check_receiver()
@@ -686,6 +699,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         return live.describe(
             self,
             lambda: (
-                f"Loader({self._dataset.url!r}, batch_size={self.batch_size}, rank={self._rank.rank}, world_size={self._rank.world_size})"
+                f"Loader({self._dataset.url!r}, batch_size={self.batch_size}, rank={self._rank.rank}, "
+                f"world_size={self._rank.world_size})"
             ),
         )

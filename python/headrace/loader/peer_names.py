@@ -6,14 +6,29 @@ from headrace.sources.peer_names import DATASET_PEERS
 
 __all__ = ["LOADER_PEERS"]
 
-_THREADS = "decode runs on the engine's threads (workers= says how many); for functions of your own use loader.map(fn, workers=N)"
-_TRANSFORM = 'use loader.map(fn) for samples, or loader.map(fn, per="batch"), also with workers=N; headrace.torch.Loader has transform= for whole batches'
+_THREADS = (
+    "decode runs on the engine's threads (workers= says how many); for functions of your own use "
+    "loader.map(fn, workers=N)"
+)
+_TRANSFORM = (
+    'use loader.map(fn) for samples, or loader.map(fn, per="batch"), also with workers=N; '
+    "headrace.torch.Loader has transform= for whole batches"
+)
 _AHEAD = "reading ahead fills memory= by itself; prefetch= is the most batches assembled ahead"
-_SAMPLER = "the loader has its own order (shuffle=, seed=, order=) and reads its rank's part; headrace.Mixture mixes datasets by weights"
+_SAMPLER = (
+    "the loader has its own order (shuffle=, seed=, order=) and reads its rank's part; headrace.Mixture "
+    "mixes datasets by weights"
+)
 _RANK = "use rank= and world_size=, or leave them out: they are found from torch.distributed or the launcher"
-_WINDOW = "leave it out: the default order mixes the whole dataset; window= is the number of blocks that are shuffled together"
+_WINDOW = (
+    "leave it out: the default order mixes the whole dataset; window= is the number of blocks that are "
+    "shuffled together"
+)
 _MOSAIC = 'write order="mosaic:py1e", order_options={{"{}": ...}}'
-_MIXTURE = "use headrace.Mixture({name: (url, weight)}), or headrace.MixtureSource(url, repeat=...) in it; a list of URLs is read one after the other"
+_MIXTURE = (
+    "use headrace.Mixture({name: (url, weight)}), or headrace.MixtureSource(url, repeat=...) in it; a list "
+    "of URLs is read one after the other"
+)
 _TORCH = "headrace.torch.Loader has it"
 _LAST = 'use epoch_end="drop", "pad" or "uneven"'
 
@@ -32,7 +47,10 @@ LOADER_PEERS: dict[str, str] = {
     "generator": "seed= chooses the order",
     "prefetch_factor": _AHEAD,
     "persistent_workers": "leave it out: threads and workers live as long as the loader",
-    "worker_init_fn": "leave it out: a function of map() that declares rng gets a generator of its sample, and modules are imported once a worker",
+    "worker_init_fn": (
+        "leave it out: a function of map() that declares rng gets a generator of its sample, and modules are "
+        "imported once a worker"
+    ),
     "multiprocessing_context": 'leave it out: map() spawns processes, or uses threads with where="thread"',
     "in_order": "leave it out: batches come in the order of the loader",
     "pin_memory": f"{_TORCH}; with its device='cuda' batches arrive on the device",
@@ -49,7 +67,10 @@ LOADER_PEERS: dict[str, str] = {
     "sampling_method": _MOSAIC.format("sampling_method"),
     "sampling_granularity": _MOSAIC.format("sampling_granularity"),
     "epoch_size": f"{_MOSAIC.format('epoch_size')}; headrace.Mixture has samples_per_epoch=",
-    "shuffle_algo": 'use order="mosaic:py1e" (py1s, py1br, py2s, naive) for the sequence of mosaicml-streaming; else leave it out',
+    "shuffle_algo": (
+        'use order="mosaic:py1e" (py1s, py1br, py2s, naive) for the sequence of mosaicml-streaming; else '
+        "leave it out"
+    ),
     "shuffle_seed": "use seed=",
     "streams": _MIXTURE,
     "proportion": _MIXTURE,

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["check_receiver", "reopen_loader"]
 
 _EACH_ALL = (
-    "a loader within the dataset of a DataLoader would deliver all its batches in each worker: give a headrace.torch.Loader itself to "
-    "the DataLoader, DataLoader(loader, batch_size=None, num_workers=...), iterate it without one, or read samples of a headrace.Dataset"
+    "a loader within the dataset of a DataLoader would deliver all its batches in each worker: give a "
+    "headrace.torch.Loader itself to the DataLoader, DataLoader(loader, batch_size=None, num_workers=...), "
+    "iterate it without one, or read samples of a headrace.Dataset"
 )
 _NO_CHECKPOINT = (
-    "a checkpoint holds loader.state_dict(), or in Fabric's save() the loader itself, and not a loader or a DataLoader around one: "
-    "torch.load() would not read that"
+    "a checkpoint holds loader.state_dict(), or in Fabric's save() the loader itself, and not a loader or a "
+    "DataLoader around one: torch.load() would not read that"
 )
 
 
@@ -46,7 +47,8 @@ def reopen_loader(recipe: Recipe, state: Mapping[str, Any] | None, is_placed: bo
         found = loader._dataset.fingerprint
         if found != fingerprint:
             raise ChangedError(
-                f"{loader._dataset.url}: the fingerprint is {found}, and was {fingerprint} when this was pickled: other data lies there"
+                f"{loader._dataset.url}: the fingerprint is {found}, and was {fingerprint} when this was "
+                "pickled: other data lies there"
             )
         if state is not None:
             loader.load_state_dict(state)

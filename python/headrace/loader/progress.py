@@ -80,7 +80,8 @@ def _text(engine: _native.Loader, epoch: int, before: _Reading, now: _Reading) -
         f"epoch {epoch}, batch {all_batches - left:,} of {all_batches:,}",
         f"{_short(batches)} batches/s",
         f"{_short(rate('loader.samples'))} samples/s",
-        f"{format_bytes(rate('loader.delivered_bytes'))}/s ({format_bytes(rate('store.received_bytes'))}/s read)",
+        f"{format_bytes(rate('loader.delivered_bytes'))}/s ({format_bytes(rate('store.received_bytes'))}/s "
+        "read)",
         _waits({cause: rate(f"stall.{cause}_us") / 1e6 for cause in _native.STALL_CAUSES}),
     ]
     if left and batches > 0:

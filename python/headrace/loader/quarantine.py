@@ -72,12 +72,14 @@ def parse_quarantine(text: str, where: str, fingerprint: str = "") -> list[_Row]
             ) from None
         if not isinstance(key, str) or not _is_count(position, -1) or not _is_count(samples, 0):
             raise InvalidArgumentError(
-                f"line {number} of {where}: key, position or samples are not what verify writes: {line[:100]!r}"
+                f"line {number} of {where}: key, position or samples are not what verify writes: "
+                f"{line[:100]!r}"
             )
         if fingerprint and entry.get(_FINGERPRINT, fingerprint) != fingerprint:
             raise InvalidArgumentError(
-                f"line {number} of {where}: its positions are those of a dataset that lacked broken shards (fingerprint "
-                f"{entry[_FINGERPRINT]}, here {fingerprint}): run headrace verify --quarantine again"
+                f"line {number} of {where}: its positions are those of a dataset that lacked broken shards "
+                f"(fingerprint {entry[_FINGERPRINT]}, here {fingerprint}): run headrace verify --quarantine "
+                "again"
             )
         if is_about_data:
             rows.append((key, position, samples))
@@ -158,7 +160,8 @@ def refuse_unlisted(
 
     if missing := [row for row in broken if not is_listed(row)]:
         raise CorruptError(
-            f"{source.native.url}: {len(missing)} broken shard{'' if len(missing) == 1 else 's'} that quarantine= does not name: "
+            f"{source.native.url}: {len(missing)} broken shard{'' if len(missing) == 1 else 's'} that "
+            "quarantine= does not name: "
             + "; ".join(f"{row[0]}: {row[4]}" for row in missing)
             + '. Go on without with on_bad_sample="replace", or run headrace verify --quarantine again'
         )

@@ -92,11 +92,11 @@ class _Run:
         if state.epoch is None or abs(state.epoch - epoch - skipped / length) * length < 0.5:
             return
         raise InvalidArgumentError(
-            f"the {state.global_step} steps of this checkpoint were {state.epoch:.6g} epochs, and with this loader"
-            f" are {epoch + skipped / length:.6g}: its run had another global batch or dataset, and Trainer would"
-            " skip other samples than it had. Resume with as many processes and the batch size of before; or with"
-            " the loader's state, where a callback has kept it: loader.load_state_dict(state) and"
-            f" {_GO_ON.format(max_steps='...')}"
+            f"the {state.global_step} steps of this checkpoint were {state.epoch:.6g} epochs, and with this "
+            f"loader are {epoch + skipped / length:.6g}: its run had another global batch or dataset, and "
+            "Trainer would skip other samples than it had. Resume with as many processes and the batch size "
+            "of before; or with the loader's state, where a callback has kept it: "
+            f"loader.load_state_dict(state) and {_GO_ON.format(max_steps='...')}"
         )
 
     def _disagreement(self, kept: dict[str, Any] | None, epoch: int, skipped: int) -> str:
@@ -107,7 +107,8 @@ class _Run:
             f" batches to go, and Trainer takes its {steps} steps{before} for {epoch} epochs and {skipped}"
             " batches, so that samples would be lost or repeated: train with the global batch of before"
             f" (batch_size times processes, it is {loader._global_batch} now), or write"
-            f" {_GO_ON.format(max_steps=self._max_steps())}, with which the loader goes on where its state says"
+            f" {_GO_ON.format(max_steps=self._max_steps())}, with which the loader goes on where its state "
+            "says"
         )
 
     def _max_steps(self) -> int | str:

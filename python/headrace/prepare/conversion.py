@@ -53,7 +53,8 @@ def write(
     memory: int | str = "256MiB",
     **options: Unpack[StoreOptions],
 ) -> dict[str, Any]:
-    """Writes the samples of an iterable; see the writer classes. Returns counts of samples, shards and bytes."""
+    """Writes the samples of an iterable; see the writer classes. Returns counts of samples, shards and
+    bytes."""
     _WRITE_NAMES.check(options)
     writer = writer_class(format)(
         url, columns, shard_bytes=shard_bytes, compression=compression, hash=hash, memory=memory, **options
@@ -87,7 +88,8 @@ def _places(dataset: Dataset, target: str | os.PathLike[str], writing: StoreOpti
     opened = dataset._source
     if not isinstance(opened, UrlSource):
         raise UnsupportedError(
-            "ray=True: a list of datasets is not sent to other machines; convert them one by one, or without ray"
+            "ray=True: a list of datasets is not sent to other machines; convert them one by one, or without "
+            "ray"
         )
 
     def sent(url: str) -> str:
@@ -110,8 +112,9 @@ def _memory_shares(dataset: Dataset, shard_bytes: int, memory: int, workers: int
     needed = block + shard_bytes * 9 // 4
     if needed > memory:
         raise ExhaustedError(
-            f"a worker needs {needed} bytes of memory (shards of {shard_bytes}, blocks of {dataset._native.largest_block_bytes}), "
-            f"the limit is {memory}; give more memory or smaller shards"
+            f"a worker needs {needed} bytes of memory (shards of {shard_bytes}, blocks of "
+            f"{dataset._native.largest_block_bytes}), the limit is {memory}; give more memory or smaller "
+            "shards"
         )
     workers = max(1, min(workers or available_cores(), memory // needed))
     return workers, memory // workers - shard_bytes * 9 // 4
@@ -179,8 +182,9 @@ def convert(
         except InvalidArgumentError:
             if place.differs_only_in("map_source"):
                 raise InvalidArgumentError(
-                    f"{target}: {map} has changed since this pack began there, and what was made before would be "
-                    "mixed with what it makes now; choose another target or empty it (.hrpack.json, too)"
+                    f"{target}: {map} has changed since this pack began there, and what was made before "
+                    "would be mixed with what it makes now; choose another target or empty it (.hrpack.json, "
+                    "too)"
                 ) from None
             raise
         if (facts := place.finished()) is not None:

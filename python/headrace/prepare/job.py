@@ -247,7 +247,8 @@ class PartMaker:
     def _check_keys(self, position: int, sample: Mapping[str, Any]) -> None:
         if unknown := sample.keys() - self._names:
             raise InvalidArgumentError(
-                f"sample {position}: column {min(unknown)!r} is not one of the first sample's, {sorted(self._names)}"
+                f"sample {position}: column {min(unknown)!r} is not one of the first sample's, "
+                f"{sorted(self._names)}"
             )
 
 
@@ -331,7 +332,8 @@ def _chosen(
         for source, _, _ in chosen:
             if source not in dataset.schema:
                 raise InvalidArgumentError(
-                    f"columns: {dataset.url} has no column {source!r}; its columns are {', '.join(dataset.schema)}"
+                    f"columns: {dataset.url} has no column {source!r}; its columns are "
+                    f"{', '.join(dataset.schema)}"
                 )
     return chosen
 

@@ -115,7 +115,8 @@ class Claims:
 
 
 class SharedTarget(PackTarget):
-    """The target of a worker that may have been taken for dead: the others finish, and readers may be there."""
+    """The target of a worker that may have been taken for dead: the others finish, and readers may be
+    there."""
 
     def put_part(self, number: int, facts: dict[str, Any], data: Buffer) -> None:
         if self.is_finished():

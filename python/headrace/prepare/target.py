@@ -53,8 +53,8 @@ class PackTarget(_native.TargetRecord):
         self.put_part(number, facts, data)
 
     def put_part(self, number: int, facts: dict[str, Any], data: Buffer) -> None:
-        """The shard, then its record: a record without its shard never is. A shard without bytes is its record
-        alone. ChangedError: until the first shard lay there, another pack took the target."""
+        """The shard, then its record: a record without its shard never is. A shard without bytes is its
+        record alone. ChangedError: until the first shard lay there, another pack took the target."""
         if not self._is_begun:
             self.check_plan()
         if facts["bytes"]:

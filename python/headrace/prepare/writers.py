@@ -94,7 +94,8 @@ def _infer(name: str, value: Any, format: str) -> str:
         return "json"
     if value is None:
         raise UnsupportedError(
-            f"column {name!r}: the first sample has no value, so that nothing tells its encoding; name one in columns="
+            f"column {name!r}: the first sample has no value, so that nothing tells its encoding; name one "
+            "in columns="
         )
     raise UnsupportedError(f"column {name!r}: no encoding for a {type(value).__name__}; name one in columns=")
 
@@ -130,7 +131,8 @@ def _little(value: Any, dtype: str, shape: Sequence[int] | None = None) -> np.nd
     change it."""
     if isinstance(value, list) and None in value:
         raise InvalidArgumentError(
-            f"an element is null, which arrays of {dtype} cannot hold; write the column as json or to Parquet, or change it with a function (map=)"
+            f"an element is null, which arrays of {dtype} cannot hold; write the column as json or to "
+            "Parquet, or change it with a function (map=)"
         )
     array = np.asarray(value)
     if array.dtype.name != dtype:
@@ -177,7 +179,8 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, (bytes, bytearray, memoryview)):
         raise InvalidArgumentError(
-            "JSON has no bytes, and a list of them is written as JSON; leave the column out, or change it with a function (map=)"
+            "JSON has no bytes, and a list of them is written as JSON; leave the column out, or change it "
+            "with a function (map=)"
         )
     raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
@@ -277,7 +280,8 @@ def split_array(encoding: str) -> tuple[str, list[int] | None]:
     dimensions = [d.strip() for d in rest[0].split(",")]
     if not all(re.fullmatch("[1-9][0-9]{0,9}", d) for d in dimensions):
         raise InvalidArgumentError(
-            f"encoding {encoding!r:.100}: dimensions are whole numbers of at least 1, as in 'ndarray:float32:2,3'"
+            f"encoding {encoding!r:.100}: dimensions are whole numbers of at least 1, as in "
+            "'ndarray:float32:2,3'"
         )
     shape = [int(d) for d in dimensions]
     if math.prod(shape) > MOST_ELEMENTS:
@@ -508,9 +512,10 @@ class DatasetWriter:
     """Writes samples (dicts) as shards of about ``shard_bytes``; use it in a ``with`` block.
 
     The index is written at the end of the block; when the block ends with an exception there is none. A
-    target that already holds a dataset is refused, also one of ours (of formats without an index: one with any
-    file that may hold samples); one that holds the beginning of a write with the same options is gone over
-    again: shards that come out the same are not sent again, shards beyond the new end are removed. Of two writers on one target the one that began first ends with ChangedError.
+    target that already holds a dataset is refused, also one of ours (of formats without an index: one with
+    any file that may hold samples); one that holds the beginning of a write with the same options is gone
+    over again: shards that come out the same are not sent again, shards beyond the new end are removed. Of
+    two writers on one target the one that began first ends with ChangedError.
 
     :param url: directory or prefix to write to.
     :param columns: encoding of each column by name: MDS names such as ``"int"``, ``"str"``, ``"json"``,

@@ -54,8 +54,8 @@ def _leaves(source: Source) -> Iterator[Source]:
 
 
 def open_value_cache(source: Source) -> _native.ValueCache | None:
-    """Where what is decoded of a source may be kept: the directory that its store is read through. None: it has
-    none."""
+    """Where what is decoded of a source may be kept: the directory that its store is read through. None: it
+    has none."""
     parts = [open_value_cache(part) for part in source.parts.values()]
     if parts:
         return _native.route_value_caches(parts) if any(parts) else None
@@ -111,7 +111,8 @@ class FillProgress:
         left = f", {(total - done) / rate / 60:.0f} min left" if rate and total > done else ""
         share = 100 * done / total if total else 100.0
         self._line.show(
-            f"{self._what}: {format_bytes(done)} of {format_bytes(total)} ({share:.0f}%), {format_bytes(rate)}/s{left}"
+            f"{self._what}: {format_bytes(done)} of {format_bytes(total)} ({share:.0f}%), "
+            f"{format_bytes(rate)}/s{left}"
         )
 
     def end(self) -> None:

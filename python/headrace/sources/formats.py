@@ -42,8 +42,8 @@ _INDEXED_BY_IDX = (".bin", ".tar", ".tfrecord", ".tfrecords")
 
 
 def check_format(name: str) -> None:
-    """Raises InvalidArgumentError for what is no name of a format: with the name of the one that reads it, else with
-    all that there are."""
+    """Raises InvalidArgumentError for what is no name of a format: with the name of the one that reads it,
+    else with all that there are."""
     known = [*_native.format_names(), *_native.format_kinds()]
     if name in known:
         return
@@ -64,8 +64,8 @@ def _shown(name: str) -> str:
 
 
 def refuse_part(store: _native.Store, key: str, format: str) -> None:
-    """Raises InvalidArgumentError where the only object to be read is a part of a dataset that makes no sense alone,
-    unless the format says that this is meant."""
+    """Raises InvalidArgumentError where the only object to be read is a part of a dataset that makes no sense
+    alone, unless the format says that this is meant."""
     if format == "raw":
         return
     part = _part_of(store, key, format)
@@ -89,7 +89,7 @@ def _part_of(store: _native.Store, key: str, format: str) -> str:
             return f"is an index, and what it is of ({stem}.bin, .tar or .tfrecord) is not beside it"
         return f"is the index of {data} beside it: {folder}"
     if ending == "bin" and format == "auto" and exists(store, f"{stem}.idx"):
-        return f"has its samples listed in {stem}.idx beside it: give format='tokens' for Megatron's documents, or {folder}"
+        return f"has its samples listed in {stem}.idx beside it: give format='tokens' for Megatron's documents, or {folder}"  # noqa: E501
     return ""
 
 

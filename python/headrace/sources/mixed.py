@@ -62,8 +62,8 @@ class MixedSource(ForwardingSource):
         if 0 < self.shares.epoch_samples < global_batch:
             # No error: a run goes on from its state with any global batch, and then its first one decides.
             warnings.warn(
-                f"samples_per_epoch={self.shares.epoch_samples} is less than a global batch: an epoch of a new run is one, "
-                f"{global_batch} samples",
+                f"samples_per_epoch={self.shares.epoch_samples} is less than a global batch: an epoch of a "
+                f"new run is one, {global_batch} samples",
                 RuntimeWarning,
                 stacklevel=4,
             )

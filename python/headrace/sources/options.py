@@ -39,9 +39,9 @@ class DatasetOptions(TypedDict, total=False):
     """What to read of a dataset, where its format leaves a choice."""
 
     columns: Sequence[str] | str | None
-    """Tables, CSV, JSON lines, TFRecord, numpy: the columns to read; of Parquet, Lance and Arrow the bytes of others
-    are not fetched. Other formats read samples whole: ``read(columns=)`` and the Loader choose. A list of datasets: those that must be
-    equal in all; others are left out where they differ."""
+    """Tables, CSV, JSON lines, TFRecord, numpy: the columns to read; of Parquet, Lance and Arrow the bytes of
+    others are not fetched. Other formats read samples whole: ``read(columns=)`` and the Loader choose. A list
+    of datasets: those that must be equal in all; others are left out where they differ."""
     where: Sequence[tuple[str, str, Any]] | None
     """Parquet: ``[(column, op, value), ...]``, all of which hold (op: == != < <= > >= in). Row groups whose
     statistics rule that out are left out; rows of the others are not looked at."""

@@ -42,7 +42,8 @@ class Source(Protocol):
 
     @property
     def part_stores(self) -> Sequence[_native.Store]:
-        """Those that ``store`` hands its reads on to, whose metrics are theirs alone; none: it is one itself."""
+        """Those that ``store`` hands its reads on to, whose metrics are theirs alone; none: it is one
+        itself."""
 
     def open_store(self, memory: int | str, parts: list[_native.Store] | None = None) -> _native.Store:
         """Another store over the same objects, with a memory limit of its own. The caller closes it.

@@ -78,7 +78,8 @@ class UrlSource:
         found = self.native.format
         if self.given.get("where") is not None and found != "table":
             raise InvalidArgumentError(
-                f"{self.given_url}: where= chooses row groups of Parquet, and this is {found}: filter() chooses samples"
+                f"{self.given_url}: where= chooses row groups of Parquet, and this is {found}: filter() "
+                "chooses samples"
             )
         for name, formats in _OF_FORMATS.items():
             if self.given.get(name) and found not in formats:

@@ -73,9 +73,9 @@ class Cache:
         return (CachedExtent(*row) for row in self._native.extents())
 
     def verify(self, progress: Callable[[int], None] | None = None) -> CacheCheck:
-        """Reads every file and deletes those that do not match their sums, or with ``key`` their tags, or cannot
-        be read. Jobs do the same for what they read. One that cannot be deleted or opened is an error, when all
-        the others were read.
+        """Reads every file and deletes those that do not match their sums, or with ``key`` their tags, or
+        cannot be read. Jobs do the same for what they read. One that cannot be deleted or opened is an error,
+        when all the others were read.
 
         :param progress: called now and then with the bytes read so far.
         """
@@ -95,10 +95,10 @@ class Cache:
         return self._native.shrink(0 if limit == 0 else parse_bytes(limit, "limit"))
 
     def pin(self, url: str) -> None:
-        """Keeps what is cached of objects whose URL begins with ``url``, now and later, from ever being evicted,
-        by any process, until :meth:`unpin`. Where pins leave no room, new extents are left out, and
-        ``cache.pin_refusals`` counts. :meth:`remove` deletes them all the same. ``s3://bucket/train`` is also the
-        beginning of ``s3://bucket/train-old``: a folder's URL ends in a slash."""
+        """Keeps what is cached of objects whose URL begins with ``url``, now and later, from ever being
+        evicted, by any process, until :meth:`unpin`. Where pins leave no room, new extents are left out, and
+        ``cache.pin_refusals`` counts. :meth:`remove` deletes them all the same. ``s3://bucket/train`` is also
+        the beginning of ``s3://bucket/train-old``: a folder's URL ends in a slash."""
         self._native.pin(kept_url(url))
 
     def unpin(self, url: str) -> bool:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 __all__ = ["STORE_PEERS"]
 
-_KEYS = "access_key=, secret_key= and session_token= give credentials; without them they are found as the vendor's tools find them"
-_AZURE = "Azure's credentials come from the environment (AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, ...; docs/stores.md)"
+_KEYS = (
+    "access_key=, secret_key= and session_token= give credentials; without them they are found as the "
+    "vendor's tools find them"
+)
+_AZURE = (
+    "Azure's credentials come from the environment (AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, ...; "
+    "docs/stores.md)"
+)
 _GOOGLE = "Google's credentials come from GOOGLE_APPLICATION_CREDENTIALS or the machine (docs/stores.md)"
 _PARALLEL = "max_in_flight= is the most requests at once; the store finds by itself how many are best"
-_SPREAD = "the options of a store are keyword arguments themselves: endpoint=, region=, access_key=, secret_key=, anonymous=, ..."
+_SPREAD = (
+    "the options of a store are keyword arguments themselves: endpoint=, region=, access_key=, secret_key=, "
+    "anonymous=, ..."
+)
 
 STORE_PEERS: dict[str, str] = {
     # s3fs, boto3, pyarrow, obstore

@@ -34,7 +34,8 @@ class RangeResult(NamedTuple):
     key: str
     offset: int
     data: memoryview
-    """The bytes. Their memory returns to the store's budget when this view and all views of it are dropped."""
+    """The bytes. Their memory returns to the store's budget when this view and all views of it are
+    dropped."""
 
 
 def list_pages(
@@ -117,8 +118,8 @@ class StoreOptions(TypedDict, total=False):
     processes and jobs that name it, or what nodes share, or a list of both, nearest first:
     ``["/nvme:2TB", "memcached://h1,h2"]``. Default: none."""
     cache_limit: int | str | None
-    """Bytes that the files of the directory may take, such as "2TB"; default: all but a twentieth of the disk,
-    at most 16 GiB, that stays free."""
+    """Bytes that the files of the directory may take, such as "2TB"; default: all but a twentieth of the
+    disk, at most 16 GiB, that stays free."""
     cache_key: str | None
     """Encrypts what the directory holds (AES-256-GCM): where the key is, as ``file:PATH``, ``env:NAME`` or
     ``command:PROGRAM ARGUMENTS`` (docs/cache.md). Default: not encrypted."""
@@ -130,7 +131,8 @@ STORE_OPTIONS = OptionNames("Store", {"": ("memory", *StoreOptions.__annotations
 
 
 def default_control_directory() -> str:
-    """Where the processes of this user share what they know about endpoints; "" when there is no such place."""
+    """Where the processes of this user share what they know about endpoints; "" when there is no such
+    place."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     directory = os.path.join(cache, "headrace", "control")
     try:
@@ -186,10 +188,10 @@ class Store(live.Closing):
     """A place that holds objects.
 
     ``s3://bucket[/prefix]``, ``gs://bucket[/prefix]``, ``az://account/container[/prefix]``,
-    ``http(s)://host/path`` and ``hf://datasets/ORG/NAME[@REVISION]`` (reading), ``file:///dir``, a plain path,
-    or ``memory://name``. Keys are relative to the URL. Credentials, region and endpoint are found as the vendor's own tools find them unless given;
-    ``headrace store whoami URL`` shows which. Every method may be called from any thread; all take Ctrl-C at
-    once and leave the other Python threads running.
+    ``http(s)://host/path`` and ``hf://datasets/ORG/NAME[@REVISION]`` (reading), ``file:///dir``, a plain
+    path, or ``memory://name``. Keys are relative to the URL. Credentials, region and endpoint are found as
+    the vendor's own tools find them unless given; ``headrace store whoami URL`` shows which. Every method may
+    be called from any thread; all take Ctrl-C at once and leave the other Python threads running.
 
     :param memory: limit of the bytes under way, all calls together. What :meth:`get` returns is the caller's
         and not counted.
@@ -220,8 +222,8 @@ class Store(live.Closing):
         return self._native.closed
 
     def get(self, key: str, *, version_id: str | None = None) -> bytes:
-        """The whole object; a large one is read in parallel parts of one version: the newest, or ``version_id``
-        (as :meth:`head` tells it)."""
+        """The whole object; a large one is read in parallel parts of one version: the newest, or
+        ``version_id`` (as :meth:`head` tells it)."""
         return self._native.get(key, version_id or "")
 
     def get_range(
@@ -236,8 +238,9 @@ class Store(live.Closing):
     def get_range_into(
         self, key: str, offset: int, out: Buffer, *, etag: str = "", version_id: str | None = None
     ) -> None:
-        """Fills ``out``, any contiguous buffer that can be written, with the bytes from ``offset`` on, in parallel
-        parts of one version; otherwise as :meth:`get_range`. After an error ``out`` has some of them."""
+        """Fills ``out``, any contiguous buffer that can be written, with the bytes from ``offset`` on, in
+        parallel parts of one version; otherwise as :meth:`get_range`. After an error ``out`` has some of
+        them."""
         if offset < 0:
             raise InvalidArgumentError(f"{key}: offset must not be negative")
         self._native.get_range_into(key, offset, out, etag, version_id or "")
@@ -251,11 +254,11 @@ class Store(live.Closing):
         """Reads many ``(key, offset, length)``; yields results in order of completion. With a fourth item, an
         ETag, another version is a ChangedError.
 
-        At most ``in_flight`` (default: twice the connections) are under way, fewer while more bring nothing or
-        memory is short.
+        At most ``in_flight`` (default: twice the connections) are under way, fewer while more bring nothing
+        or memory is short.
         ``ranges`` may be endless; it is pulled from as results are taken. A range that fails raises its
-        error, with the key object that was given as its ``key``; the iteration may go on after it. Results keep their memory: holding so many that nothing is
-        left for the next read raises ExhaustedError.
+        error, with the key object that was given as its ``key``; the iteration may go on after it. Results
+        keep their memory: holding so many that nothing is left for the next read raises ExhaustedError.
         """
         return _native.RangeReader(self._native, ranges, RangeResult, in_flight or 2 * self._max_in_flight)
 
@@ -338,10 +341,10 @@ class Store(live.Closing):
         return self._native.copy(from_key, to_key, version_id or "", given)
 
     def set_storage_class(self, key: str, storage_class: str) -> ObjectInfo:
-        """Moves an object to another storage class, in the vendor's word: by a copy onto itself inside the store,
-        or as Azure's access tier. Bytes, type and metadata stay; its version may become another. One that is in
-        that class already is left alone. Raises UnsupportedError where a store has no classes, and for an object
-        that must be restored before it can be read."""
+        """Moves an object to another storage class, in the vendor's word: by a copy onto itself inside the
+        store, or as Azure's access tier. Bytes, type and metadata stay; its version may become another. One
+        that is in that class already is left alone. Raises UnsupportedError where a store has no classes, and
+        for an object that must be restored before it can be read."""
         return self._native.set_storage_class(key, storage_class)
 
     def stats(self) -> dict[str, float]:

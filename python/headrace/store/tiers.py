@@ -19,8 +19,8 @@ CacheTier: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
 CacheChoice: TypeAlias = "CacheTier | Sequence[CacheTier] | None"
 
 _LIMIT = re.compile(r"(.+):([0-9][0-9.]*\s*[A-Z]{1,3}|[0-9]{7,})", re.IGNORECASE | re.DOTALL)
-"""A directory and what looks like a size, right or not: nobody means a directory of that name, which a dictionary
-or a Path may name all the same."""
+"""A directory and what looks like a size, right or not: nobody means a directory of that name, which a
+dictionary or a Path may name all the same."""
 
 
 _SECRETS = {"access_key", "secret_key", "session_token"}
@@ -44,14 +44,16 @@ class Tiers(NamedTuple):
 
 
 def profile_environment(profile: str | None) -> dict[str, str]:
-    """What the environment must say for a profile to be used: keys in it, and a pod's role, would come first."""
+    """What the environment must say for a profile to be used: keys in it, and a pod's role, would come
+    first."""
     return {} if profile is None else {**dict.fromkeys(_KEYS + _POD_ROLE, ""), "AWS_PROFILE": profile}
 
 
 def key_environment(
     access_key: str | None, secret_key: str | None, session_token: str | None
 ) -> dict[str, str]:
-    """What the environment must say for these keys to be used: no token of other keys goes along with them."""
+    """What the environment must say for these keys to be used: no token of other keys goes along with
+    them."""
     if (access_key is None) != (secret_key is None):
         raise InvalidArgumentError("access_key and secret_key go together: give both or neither")
     if access_key is None or secret_key is None:
@@ -78,8 +80,8 @@ def parse_tiers(
     if cache_key and found.cluster:
         kinds = " and ".join(kind for kind, _ in found.cluster)
         raise InvalidArgumentError(
-            f"cache_key= encrypts the directory alone, and cache= also names a {kinds}, which would hold the same "
-            "bytes as they are: leave out one of both"
+            f"cache_key= encrypts the directory alone, and cache= also names a {kinds}, which would hold the "
+            "same bytes as they are: leave out one of both"
         )
     return found._replace(key=cache_key or "", is_group_shared=is_group_shared)
 
@@ -158,8 +160,8 @@ def _parse_tier(tier: CacheTier) -> tuple[str, dict[str, Any]]:
     options = dict(parse_qsl(urlsplit(text).query, keep_blank_values=True))
     if secrets := _SECRETS & options.keys():
         raise InvalidArgumentError(
-            f"cache={text.partition('?')[0]!r}: {', '.join(sorted(secrets))} would be seen by whoever sees the URL: "
-            "give a dictionary with url=, or profile="
+            f"cache={text.partition('?')[0]!r}: {', '.join(sorted(secrets))} would be seen by whoever sees "
+            "the URL: give a dictionary with url=, or profile="
         )
     return _parse_url(text, options)
 

@@ -1,4 +1,5 @@
-"""URLs that name many objects: brace patterns, ``::`` lists, ``${var}``, wildcards, and index files of wids."""
+"""URLs that name many objects: brace patterns, ``::`` lists, ``${var}``, wildcards, and index files of
+wids."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ def split_root(urls: Sequence[str]) -> tuple[str, list[str]]:
     if len(stores) > 1:
         first, second = sorted(stores)[:2]
         raise InvalidArgumentError(
-            f"the URLs lie in different stores ({first or 'local files'}, {second or 'local files'}); mix datasets of each instead"
+            f"the URLs lie in different stores ({first or 'local files'}, {second or 'local files'}); mix "
+            "datasets of each instead"
         )
     store = stores.pop()
     paths = [url[len(store) :] for url in urls]
@@ -132,7 +134,8 @@ def _has_wildcard(text: str) -> bool:
 
 
 def _matching(pattern: str, list_keys: Callable[[str, str, bool], list[str]]) -> list[str]:
-    """URLs of the objects that a pattern of wildcards names, in byte order; hidden ones are not among them."""
+    """URLs of the objects that a pattern of wildcards names, in byte order; hidden ones are not among
+    them."""
     first = min(at for at in map(pattern.find, "*?[") if at >= 0)
     folder = pattern[: pattern.rfind("/", 0, first) + 1]
     if folder.endswith("://"):
@@ -164,7 +167,8 @@ def _common_folder(first: str, last: str) -> str:
 def _refuse_commands(url: str) -> None:
     if url.startswith("pipe:"):
         raise UnsupportedError(
-            f"{url!r}: a pipe: URL runs a shell command, which is never done here; give the URL of the object itself"
+            f"{url!r}: a pipe: URL runs a shell command, which is never done here; give the URL of the "
+            "object itself"
         )
 
 
@@ -312,7 +316,8 @@ def _wids_urls(document: Any, where: str) -> list[str]:
         if not _lies_in(url, folder):
             place = f"the bucket {_store_of(folder)}" if _store_of(folder) else f"its folder {folder or '.'}"
             raise InvalidArgumentError(
-                f"{where}: names {url!r}, which lies outside {place}; an index is no reason to read it: open it by its own URL"
+                f"{where}: names {url!r}, which lies outside {place}; an index is no reason to read it: open "
+                "it by its own URL"
             )
     return urls
 
@@ -337,8 +342,8 @@ def _lies_in(url: str, folder: str) -> bool:
 
 def local_path(url: str) -> str | None:
     """The path of a local URL; None for one of another store than the file system. Every character behind
-    ``file://`` means itself, ``%``, ``#`` and ``?`` too: what another program would read as an escape is part of
-    a name. Raises InvalidArgumentError for a file URL that names another machine."""
+    ``file://`` means itself, ``%``, ``#`` and ``?`` too: what another program would read as an escape is part
+    of a name. Raises InvalidArgumentError for a file URL that names another machine."""
     if not url.startswith("file://"):
         return None if "://" in url else url
     host, slash, path = url.removeprefix("file://").partition("/")
@@ -357,8 +362,9 @@ def public_url(url: str) -> str:
 
 
 def kept_url(url: str) -> str:
-    """What a URL, or the beginning of one, is as a cache names its objects: the scheme in lower case, no slash too
-    many, and of the web, whose paths are the server's own, no user, password, query and fragment."""
+    """What a URL, or the beginning of one, is as a cache names its objects: the scheme in lower case, no
+    slash too many, and of the web, whose paths are the server's own, no user, password, query and
+    fragment."""
     scheme, mark, rest = url.partition("://")
     if not mark:
         return url
@@ -386,7 +392,8 @@ def refuse_memory(target: str | os.PathLike[str]) -> None:
     url = os.fspath(target)
     if url.lower().startswith("memory://"):
         raise InvalidArgumentError(
-            f"the target {url} would be gone with the store that writes it; write to a directory (in memory: below /dev/shm)"
+            f"the target {url} would be gone with the store that writes it; write to a directory (in memory: "
+            "below /dev/shm)"
         )
 
 

@@ -210,7 +210,8 @@ def _compare_stored_index(fresh: Dataset, report: VerifyReport) -> None:
 
 
 def format_manifest(digests: Mapping[str, str]) -> str:
-    """The text that ``sha256sum`` writes and checks: ``<hex> <key>``, one line an object, keys in byte order."""
+    """The text that ``sha256sum`` writes and checks: ``<hex> <key>``, one line an object, keys in byte
+    order."""
     return "".join(_manifest_line(key, digests[key]) for key in sorted(digests, key=os.fsencode))
 
 
@@ -263,8 +264,8 @@ def create_manifest(
     **options: Unpack[StoreOptions],
 ) -> tuple[dict[str, str], int]:
     """SHA-256 of every object below a URL, by key, and the bytes that were read. A manifest at the root is
-    left out. Patterns: only objects that one of ``include`` matches, if there are any, and none of ``exclude``; as
-    ``--include`` and ``--exclude`` of the command line."""
+    left out. Patterns: only objects that one of ``include`` matches, if there are any, and none of
+    ``exclude``; as ``--include`` and ``--exclude`` of the command line."""
     accepts = _native.NameFilter(include, exclude).accepts
     with Store(url, memory=memory, **options) as store:
         report = _digest(store, (info for info in _objects(store) if accepts(info.key)), workers)
@@ -395,8 +396,8 @@ def diff(
     columns: list[str] | None = None,
     most: int = 100,
 ) -> DiffReport:
-    """Compares two datasets, of any formats, sample by sample. They may be open, with options of their own, or
-    URLs.
+    """Compares two datasets, of any formats, sample by sample. They may be open, with options of their own,
+    or URLs.
 
     :param key: column whose values pair the samples (each must come once); default: samples pair by position.
     :param columns: columns to compare; default: those of both.

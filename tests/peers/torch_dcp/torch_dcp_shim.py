@@ -1,5 +1,5 @@
-"""Begun by each of PyTorch's test files, before its own imports, in every process that runs it: no accelerator is
-asked for, and instead of DCP's file storage there is Headrace's."""
+"""Begun by each of PyTorch's test files, before its own imports, in every process that runs it: no
+accelerator is asked for, and instead of DCP's file storage there is Headrace's."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@
 >>> dcp.save(state, storage_writer=Writer("s3://bucket/run-17", step=100))  # doctest: +SKIP
 >>> dcp.load(state, storage_reader=Reader("s3://bucket/run-17"))  # doctest: +SKIP
 
-What is written is a checkpoint like those of :class:`headrace.checkpoint.Checkpointer`, which loads it as well; and
-Reader loads what Checkpointer has saved.
+What is written is a checkpoint like those of :class:`headrace.checkpoint.Checkpointer`, which loads it as
+well; and Reader loads what Checkpointer has saved.
 """
 
 from headrace.checkpoint.dcp.reading import Reader, SafeLoadPlanner

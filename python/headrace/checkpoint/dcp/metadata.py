@@ -95,7 +95,8 @@ def tree_of(metadata: Metadata) -> Node:
     paths = metadata.planner_data or {}
     if not isinstance(paths, Mapping) or not all(_is_path(path) for path in paths.values()):
         raise UnsupportedError(
-            f"the planner's data is a {type(paths).__name__} that only pickle can hold; DefaultSavePlanner gives a path for each name"
+            f"the planner's data is a {type(paths).__name__} that only pickle can hold; DefaultSavePlanner "
+            "gives a path for each name"
         )
     nested: dict[str, Any] = {}
     for name, about in metadata.state_dict_metadata.items():
@@ -162,19 +163,20 @@ class _Placeholders:
 
 
 def names_of(state: dict[str, Any], where: str) -> tuple[dict[str, Any], Any]:
-    """What is in a state by the names that DCP has for it, and the path of each. Raises InvalidArgumentError where two
-    have one name."""
+    """What is in a state by the names that DCP has for it, and the path of each. Raises InvalidArgumentError
+    where two have one name."""
     try:
         return flatten_state_dict(state)
     except ValueError as error:
         raise InvalidArgumentError(
-            f"{where}: DCP calls each value by its keys, joined by dots, and two would have one name ({error}): rename a key"
+            f"{where}: DCP calls each value by its keys, joined by dots, and two would have one name "
+            f"({error}): rename a key"
         ) from None
 
 
 def metadata_of(manifest: Manifest, where: str) -> Leaves:
-    """Names are what DCP would call it, had it saved the same state. Raises UnsupportedError for a state that is
-    no dict, and what names_of() raises."""
+    """Names are what DCP would call it, had it saved the same state. Raises UnsupportedError for a state that
+    is no dict, and what names_of() raises."""
     made = _Placeholders(manifest)
     state = made.make(manifest.tree)
     if not isinstance(state, dict):

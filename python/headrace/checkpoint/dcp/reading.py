@@ -82,19 +82,21 @@ class _Told(NamedTuple):
 class Reader(StorageReader):
     """Reads checkpoints for DCP: ``dcp.load(state, storage_reader=Reader(url))``.
 
-    Those that :class:`Writer` has written, and those of :class:`headrace.checkpoint.Checkpointer`. Of each tensor
-    the bytes that this rank wants are read, and compared with their sums: CorruptError. Values that are no tensors
-    are unpickled by DCP's own planner, which runs what they say; with ``planner=SafeLoadPlanner()`` they are not.
+    Those that :class:`Writer` has written, and those of :class:`headrace.checkpoint.Checkpointer`. Of each
+    tensor the bytes that this rank wants are read, and compared with their sums: CorruptError. Values that
+    are no tensors are unpickled by DCP's own planner, which runs what they say; with
+    ``planner=SafeLoadPlanner()`` they are not.
 
-    All ranks read one and the same save: where they found different ones, since another was committed or replaced
-    meanwhile, the one that was saved last. ChangedError where that has another structure, or is gone again.
+    All ranks read one and the same save: where they found different ones, since another was committed or
+    replaced meanwhile, the one that was saved last. ChangedError where that has another structure, or is gone
+    again.
 
     :param url: as for Writer. ``checkpoint_id`` of ``dcp.load()`` names another.
     :param step: default: the one that was saved last.
     :param memory: bytes for what is on its way from the store.
     :param allow_pickle: values that Checkpointer has pickled are loaded, which runs what they say.
-    :param encryption_key: as of :class:`headrace.checkpoint.Checkpointer`, and ``share_reads``, where all ranks of the
-        job load together.
+    :param encryption_key: as of :class:`headrace.checkpoint.Checkpointer`, and ``share_reads``, where all
+        ranks of the job load together.
     :param options: of the store, as :class:`headrace.Store` takes them.
 
     Threads: one load at a time.
@@ -117,7 +119,10 @@ class Reader(StorageReader):
         self._memory = parse_bytes(memory, "memory")
         self._exchange: Exchange | None = None
         self.step = None if step is None else check_step(step)
-        missing = "nothing says what to load: Reader(url), or dcp.load(..., checkpoint_id=url, storage_reader=Reader())"
+        missing = (
+            "nothing says what to load: Reader(url), or dcp.load(..., checkpoint_id=url, "
+            "storage_reader=Reader())"
+        )
         self._place = ChosenPlace(url, missing, {"memory": memory, **options}, encryption_key)
         self._manifest: Manifest | None = None
         self._leaves: Leaves | None = None
@@ -172,7 +177,8 @@ class Reader(StorageReader):
         return [replace(plan, storage_data=_Told(chosen, len(plans))) for plan in plans]
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
-        """Raises ChangedError where the save that was chosen is not there, or not what the plan was made for."""
+        """Raises ChangedError where the save that was chosen is not there, or not what the plan was made
+        for."""
         told = _told_in(plan)
         sharing = self._sharing(told.ranks)
         try:

@@ -1,8 +1,9 @@
 """DCP's storage writer.
 
-The steps of a save are DCP's: plans of all ranks at the coordinator, which says what the save is called and which
-numbers its pieces have; data files; results of all ranks at the coordinator, which writes the manifest. DCP does
-not tell a rank that another has failed: then there is no manifest, and what was written is swept by the next job.
+The steps of a save are DCP's: plans of all ranks at the coordinator, which says what the save is called and
+which numbers its pieces have; data files; results of all ranks at the coordinator, which writes the manifest.
+DCP does not tell a rank that another has failed: then there is no manifest, and what was written is swept by
+the next job.
 """
 
 from __future__ import annotations
@@ -99,8 +100,9 @@ def _settled(place: ChosenPlace, job: int) -> int:
 class Writer(StorageWriter):
     """Writes checkpoints of DCP: ``dcp.save(state, storage_writer=Writer(url, step=100))``.
 
-    A checkpoint is whole and proved or not there, as :class:`headrace.checkpoint.Checkpointer` says. Each item of
-    each rank must have been written and proved before the checkpoint exists; saving over one replaces it at once.
+    A checkpoint is whole and proved or not there, as :class:`headrace.checkpoint.Checkpointer` says. Each
+    item of each rank must have been written and proved before the checkpoint exists; saving over one replaces
+    it at once.
 
     With ``dcp.async_save`` it stages as well: the call returns when the state is copied, within ``memory``.
 
@@ -117,7 +119,8 @@ class Writer(StorageWriter):
     :param encryption_key: as of :class:`headrace.checkpoint.Checkpointer`, and ``compression``.
     :param options: of the store, as :class:`headrace.Store` takes them.
 
-    Planners that keep plans (``enable_plan_caching``) and saves without collectives are refused: UnsupportedError.
+    Planners that keep plans (``enable_plan_caching``) and saves without collectives are refused:
+    UnsupportedError.
 
     Threads: one save at a time.
     """
@@ -153,7 +156,10 @@ class Writer(StorageWriter):
         )
         self._watch = ValueWatch()
         self._metadata = dict(metadata or {})
-        missing = "nothing says where to save: Writer(url), or dcp.save(..., checkpoint_id=url, storage_writer=Writer())"
+        missing = (
+            "nothing says where to save: Writer(url), or dcp.save(..., checkpoint_id=url, "
+            "storage_writer=Writer())"
+        )
         self._place = ChosenPlace(url, missing, {"memory": memory, **options}, encryption_key)
         self._stage_timeout = stage_timeout
         self._synchronize_after_execute = True
@@ -181,8 +187,8 @@ class Writer(StorageWriter):
 
     def _under_way(self) -> str:
         return (
-            f"{self._place.url}: a save by this writer is under way; wait for what dcp.async_save() has returned, or make a writer for each "
-            "save"
+            f"{self._place.url}: a save by this writer is under way; wait for what dcp.async_save() has "
+            "returned, or make a writer for each save"
         )
 
     @property
@@ -192,13 +198,15 @@ class Writer(StorageWriter):
 
     @property
     def save_id(self) -> str | None:
-        """Of the save by this writer that was planned last; what its checkpoint is called below ``saves/``."""
+        """Of the save by this writer that was planned last; what its checkpoint is called below
+        ``saves/``."""
         return self._save or None
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         if not kwargs.get("use_collectives", True):
             raise UnsupportedError(
-                "dcp.save(use_collectives=False) has ranks save on their own: no checkpoint is whole then; leave it out"
+                "dcp.save(use_collectives=False) has ranks save on their own: no checkpoint is whole then; "
+                "leave it out"
             )
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
@@ -256,13 +264,14 @@ class Writer(StorageWriter):
     def _write(self, plan: SavePlan, planner: SavePlanner) -> list[WriteResult]:
         if getattr(planner, "_enable_plan_caching", False):
             raise UnsupportedError(
-                "a planner that keeps plans keeps what the last save was called, and would write over it: DefaultSavePlanner("
-                "enable_plan_caching=False)"
+                "a planner that keeps plans keeps what the last save was called, and would write over it: "
+                "DefaultSavePlanner(enable_plan_caching=False)"
             )
         told = plan.storage_data
         if not isinstance(told, _Told) or len(told.numbers) != len(plan.items):
             raise UnsupportedError(
-                f"the planner {type(planner).__name__} has changed the plan after the ranks had agreed on it; nothing was saved"
+                f"the planner {type(planner).__name__} has changed the plan after the ranks had agreed on "
+                "it; nothing was saved"
             )
         self._save = told.save
         if not plan.items:
@@ -307,7 +316,8 @@ class Writer(StorageWriter):
         planned = sum(len(array.chunks) for array in arrays)
         if planned != sum(file.pieces for file in files):
             raise UnavailableError(
-                f"the ranks have written {sum(file.pieces for file in files)} pieces, and the plan of the checkpoint has {planned}"
+                f"the ranks have written {sum(file.pieces for file in files)} pieces, and the plan of the "
+                f"checkpoint has {planned}"
             )
         created = datetime.fromtimestamp(time.time(), timezone.utc).isoformat(timespec="seconds")
         tree = tree_of(metadata)
@@ -339,8 +349,9 @@ class Writer(StorageWriter):
         return state_dict
 
     def synchronize_staging(self) -> None:
-        """Returns when the state may change: it is copied, or the save has failed, which what dcp.async_save()
-        returned says. Raises DeadlineError after ``stage_timeout``, when the state must not change yet."""
+        """Returns when the state may change: it is copied, or the save has failed, which what
+        dcp.async_save() returned says. Raises DeadlineError after ``stage_timeout``, when the state must not
+        change yet."""
         assert self._staging is not None
         self._staging.wait(self._stage_timeout)
 
@@ -348,7 +359,8 @@ class Writer(StorageWriter):
         if self._staging is not None and not self._staging.is_over():
             self._staging.is_done.set()
             raise InvalidArgumentError(
-                "AsyncCheckpointerType.PROCESS saves in another process, which needs a copy of the state: async_stager=DefaultStager()"
+                "AsyncCheckpointerType.PROCESS saves in another process, which needs a copy of the state: "
+                "async_stager=DefaultStager()"
             )
         return self.__dict__ | {"_staging": None, "_is_writing": False}
 
@@ -376,7 +388,8 @@ class _Staging:
         while not self.is_done.wait(_POLL_SECONDS) and not self.is_over():
             if time.monotonic() > deadline:
                 raise DeadlineError(
-                    f"the state was not copied within {timeout:g} s (stage_timeout); nothing of it may change before the save has ended"
+                    f"the state was not copied within {timeout:g} s (stage_timeout); nothing of it may "
+                    "change before the save has ended"
                 )
 
 
@@ -401,7 +414,8 @@ class _Chosen(NamedTuple):
             is_whole = box.sizes == tuple(about.size)
             if tuple(tensor.shape) != box.sizes or tensor.dtype != about.properties.dtype:
                 raise InvalidArgumentError(
-                    f"{name}: is {tensor.dtype}{list(tensor.shape)}, and was planned as {about.properties.dtype}{list(box.sizes)}"
+                    f"{name}: is {tensor.dtype}{list(tensor.shape)}, and was planned as "
+                    f"{about.properties.dtype}{list(box.sizes)}"
                 )
         array = describe(name, tensor)
         return cls(

@@ -1,4 +1,5 @@
-"""Checkpoints of torch.distributed.checkpoint, read without running what their pickles say (docs/checkpoints.md)."""
+"""Checkpoints of torch.distributed.checkpoint, read without running what their pickles say
+(docs/checkpoints.md)."""
 
 from headrace.checkpoint.dcp_format.reading import load
 

@@ -62,8 +62,8 @@ class StoredTensor(NamedTuple):
 
 
 def read_metadata(data: bytes, where: str) -> Any:
-    """Of a ``.metadata`` file: a record with the attributes of torch's Metadata. Raises UnsupportedError, naming
-    the global, for a pickle that wants more than DCP's own; CorruptError for what is no pickle."""
+    """Of a ``.metadata`` file: a record with the attributes of torch's Metadata. Raises UnsupportedError,
+    naming the global, for a pickle that wants more than DCP's own; CorruptError for what is no pickle."""
     return _load(data, where, _metadata_globals(where))
 
 
@@ -103,8 +103,8 @@ class _Unpickler(pickle.Unpickler):
 
 def _unknown(where: str, name: str) -> UnsupportedError:
     return UnsupportedError(
-        f"{where}: its pickle wants {name}, which a checkpoint needs not; nothing was run. If you trust whoever wrote "
-        "it, load it with torch and save it again"
+        f"{where}: its pickle wants {name}, which a checkpoint needs not; nothing was run. If you trust "
+        "whoever wrote it, load it with torch and save it again"
     )
 
 
@@ -223,8 +223,8 @@ def _latin1() -> Callable[[str, str], bytes]:
 
 
 def _tensor(where: str, dtype_at: int | None, bits_at: int) -> Callable[..., StoredTensor]:
-    """``dtype_at``: which argument is the dtype; None: the storage has it. ``bits_at``: which one says, where there
-    are so many, what torch does to the numbers of the storage when they are read."""
+    """``dtype_at``: which argument is the dtype; None: the storage has it. ``bits_at``: which one says, where
+    there are so many, what torch does to the numbers of the storage when they are read."""
 
     def rebuild(*arguments: Any) -> StoredTensor:
         storage, offset, shape, strides = arguments[:4]
@@ -233,8 +233,8 @@ def _tensor(where: str, dtype_at: int | None, bits_at: int) -> Callable[..., Sto
         unknown = bits.keys() - {"conj", "neg"}
         if unknown:
             raise UnsupportedError(
-                f"{where}: a tensor of it is marked as {', '.join(sorted(map(repr, unknown)))}, which is not known here: "
-                "load it with torch and save a plain copy of it"
+                f"{where}: a tensor of it is marked as {', '.join(sorted(map(repr, unknown)))}, which is not "
+                "known here: load it with torch and save a plain copy of it"
             )
         is_conj, is_neg = bool(bits.get("conj")), bool(bits.get("neg"))
         return StoredTensor(storage, dtype, offset, tuple(shape), tuple(strides), is_conj, is_neg)

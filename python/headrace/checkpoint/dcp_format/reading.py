@@ -37,8 +37,8 @@ def load(
     progress: Callable[[int, int], None] | None = None,
     **options: Unpack[StoreOptions],
 ) -> dict[str, Any]:
-    """Loads a checkpoint that torch.distributed.checkpoint has written: whole tensors, whatever ranks wrote them,
-    and all other values.
+    """Loads a checkpoint that torch.distributed.checkpoint has written: whole tensors, whatever ranks wrote
+    them, and all other values.
 
     >>> state = headrace.checkpoint.dcp_format.load("s3://bucket/step-1000")  # doctest: +SKIP
 
@@ -48,8 +48,8 @@ def load(
 
     :param url: the directory that has ``.metadata``.
     :param names: only those, as DCP calls them (``model.layers.0.weight``).
-    :param flat: by those names, instead of the tree that was saved. In its lists, None stands where DCP has saved
-        nothing (an empty dict) and for what is not among ``names``.
+    :param flat: by those names, instead of the tree that was saved. In its lists, None stands where DCP has
+        saved nothing (an empty dict) and for what is not among ``names``.
     :param memory: bytes under way.
     :param progress: called with (bytes read, bytes of all files that are read from) after each file, from any
         thread.
@@ -299,8 +299,8 @@ class _Node(dict[Any, Any]):
 
 
 def _lists(node: Any) -> Any:
-    """Places that have no name are None: DCP saves nothing for an empty dict or list, and may be asked for some
-    names only."""
+    """Places that have no name are None: DCP saves nothing for an empty dict or list, and may be asked for
+    some names only."""
     if not isinstance(node, _Node):
         return node
     if all(type(key) is int for key in node):

@@ -46,11 +46,12 @@ class PartExchange:
         self._group, self._pieces = group, pieces
 
     def begin(self) -> None:
-        """On all ranks, once, where there are several. Raises InvalidArgumentError where they have no way to send
-        one another bytes."""
+        """On all ranks, once, where there are several. Raises InvalidArgumentError where they have no way to
+        send one another bytes."""
         if self._group.exchange is None:
             raise InvalidArgumentError(
-                "several ranks write safetensors files together by torch.distributed: call init_process_group() before"
+                "several ranks write safetensors files together by torch.distributed: call "
+                "init_process_group() before"
             )
         self._group.exchange.open()
 

@@ -48,7 +48,8 @@ class Found(NamedTuple):
 
 
 def split_url(url: str | os.PathLike[str]) -> tuple[str, str]:
-    """The directory of a URL, and the file in it that it names: a safetensors file or an index; else empty."""
+    """The directory of a URL, and the file in it that it names: a safetensors file or an index; else
+    empty."""
     text = os.fspath(url)
     if not text.endswith((END, INDEX_END)):
         return text, ""

@@ -24,7 +24,8 @@ _CHECKPOINTS = {
     ),
     b"HRSEALED": (
         "encryption_key=",
-        "Checkpointer(url, encryption_key=...).load() reads the checkpoint, safetensors.save_sharded() writes what it gives",
+        "Checkpointer(url, encryption_key=...).load() reads the checkpoint, safetensors.save_sharded() "
+        "writes what it gives",
     ),
 }
 """What stands where a safetensors file has the length of its header."""
@@ -74,7 +75,8 @@ def header_length(first: bytes, size: int, where: str) -> int:
     length = int.from_bytes(first[:LENGTH_BYTES], "little")
     if length > MOST_HEADER_BYTES:
         raise CorruptError(
-            f"{where}: says that its header has {length} bytes, more than the 100,000,000 that are allowed; is it a safetensors file?"
+            f"{where}: says that its header has {length} bytes, more than the 100,000,000 that are allowed; "
+            "is it a safetensors file?"
         )
     if LENGTH_BYTES + length > size:
         raise CorruptError(f"{where}: its header ends at byte {LENGTH_BYTES + length}, the file at {size}")
@@ -185,11 +187,13 @@ def _check_cover(tensors: Mapping[str, Stored], data_bytes: int, where: str) -> 
             raise CorruptError(f"{what}: its last element does not end on a byte")
         if bits // 8 != each.end - each.begin:
             raise CorruptError(
-                f"{what}: {each.dtype}{list(each.shape)} has {bits // 8} bytes, not the {each.end - each.begin} that it is given"
+                f"{what}: {each.dtype}{list(each.shape)} has {bits // 8} bytes, not the "
+                f"{each.end - each.begin} that it is given"
             )
     if at != data_bytes:
         raise CorruptError(
-            f"{where}: its tensors have {at} bytes, and {data_bytes} follow the header; it was cut, or something was added"
+            f"{where}: its tensors have {at} bytes, and {data_bytes} follow the header; it was cut, or "
+            "something was added"
         )
 
 

@@ -93,7 +93,8 @@ def name_files(
         missing = [name for name in order if name not in fqn_to_file]
         if missing:
             raise InvalidArgumentError(
-                f"fqn_to_file= does not say where {', '.join(missing[:5])}{' and others' if len(missing) > 5 else ''} shall be"
+                "fqn_to_file= does not say where "
+                f"{', '.join(missing[:5])}{' and others' if len(missing) > 5 else ''} shall be"
             )
         named = {name: fqn_to_file[name] for name in order}
         numbers = [value for value in named.values() if isinstance(value, int)]
@@ -130,8 +131,8 @@ def lay_out(
     world_size: int,
     float4: Set[str] = frozenset(),
 ) -> FileLayout:
-    """Of one file; arrays in the order of which those of one width lie. ``float4``: arrays of bytes of which each
-    is two elements."""
+    """Of one file; arrays in the order of which those of one width lie. ``float4``: arrays of bytes of which
+    each is two elements."""
     rows = [
         (array.name, "F4", (*array.shape[:-1], 2 * array.shape[-1]))
         if array.name in float4 and array.shape

@@ -67,8 +67,8 @@ def load(
     :raises InvalidArgumentError: ``into`` has other names, dtypes or shapes.
     :raises ChangedError: a file was replaced meanwhile.
 
-    Threads: any. Ranks need not call it together, and each reads for itself; of a model that is replaced meanwhile
-    one may load the old and another the new one.
+    Threads: any. Ranks need not call it together, and each reads for itself; of a model that is replaced
+    meanwhile one may load the old and another the new one.
     """
     if framework not in ("torch", "numpy"):
         raise InvalidArgumentError(f"framework={framework!r}: expected 'torch' or 'numpy'")
@@ -207,8 +207,8 @@ class _Filling:
         return self._of_one_memory(sources)
 
     def _of_one_memory(self, sources: dict[str, str]) -> dict[str, str]:
-        """Of targets that are one memory one is filled. Raises InvalidArgumentError where the files have different
-        values of them."""
+        """Of targets that are one memory one is filled. Raises InvalidArgumentError where the files have
+        different values of them."""
         first: dict[Any, str] = {}
         kept: dict[str, str] = {}
         for name, source in sources.items():
@@ -217,8 +217,9 @@ class _Filling:
                 kept[name] = source
             elif sources[other] != source and not self._are_equal(sources[other], source):
                 raise InvalidArgumentError(
-                    f"{self._reading.store.url}: tensors {sources[other]!r} and {source!r} differ, and are one array in into=: one of the "
-                    "two would be lost (is the model made with tied weights, and the files not?)"
+                    f"{self._reading.store.url}: tensors {sources[other]!r} and {source!r} differ, and are "
+                    "one array in into=: one of the two would be lost (is the model made with tied weights, "
+                    "and the files not?)"
                 )
         return kept
 

@@ -20,8 +20,9 @@ def values_of(state: Any) -> dict[str, Any]:
     for name, value in state.items():
         if not isinstance(name, str) or not is_array(value):
             raise InvalidArgumentError(
-                f"state[{name!r}] is a {type(value).__module__}.{type(value).__qualname__}; safetensors files have arrays by name and "
-                "nothing else: give state['model'], or what of the state they shall have"
+                f"state[{name!r}] is a {type(value).__module__}.{type(value).__qualname__}; safetensors "
+                "files have arrays by name and nothing else: give state['model'], or what of the state they "
+                "shall have"
             )
     return dict(state)
 

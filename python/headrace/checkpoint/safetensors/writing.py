@@ -63,19 +63,19 @@ def save_sharded(
     progress: Callable[[int, int], None] | None = None,
     **options: Unpack[StoreOptions],
 ) -> dict[str, str]:
-    """Writes a model as ``from_pretrained`` reads it: ``model.safetensors``, or ``model-00001-of-0000N`` and so
-    on and ``model.safetensors.index.json``.
+    """Writes a model as ``from_pretrained`` reads it: ``model.safetensors``, or ``model-00001-of-0000N`` and
+    so on and ``model.safetensors.index.json``.
 
     >>> headrace.checkpoint.safetensors.save_sharded("s3://bucket/llama", model)  # doctest: +SKIP
 
-    With torch.distributed initialised all ranks call it together, with whatever part of each tensor they have:
-    every byte is copied once, sent to the rank that writes its part of the file where that is another, and
-    uploaded. The index comes last, when all files were completed and proved. Blocks until then; the state must
-    not change meanwhile.
+    With torch.distributed initialised all ranks call it together, with whatever part of each tensor they
+    have: every byte is copied once, sent to the rank that writes its part of the file where that is another,
+    and uploaded. The index comes last, when all files were completed and proved. Blocks until then; the state
+    must not change meanwhile.
 
     :param url: a directory of a store, or of a disk that all ranks see.
-    :param state: a model, or arrays by name: torch, DTensor (FSDP2), numpy, JAX. Names that are one memory (tied
-        weights) are written once, under the first of them.
+    :param state: a model, or arrays by name: torch, DTensor (FSDP2), numpy, JAX. Names that are one memory
+        (tied weights) are written once, under the first of them.
     :param max_shard_bytes: of the tensors of a file; a larger tensor has a file of its own.
     :param fqn_to_file: the file of each tensor instead: a name, or a number from 1 on.
     :param metadata: texts, for the header of each file, besides ``format: pt``.

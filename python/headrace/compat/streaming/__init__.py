@@ -30,7 +30,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in ("text", "vision", "multimodal"):
         raise AttributeError(
-            f"headrace.compat.streaming has no {name!r}: its classes are StreamingDatasets with a transform. Copy the class that you use from "
-            f"streaming.{name} and let it inherit from headrace.compat.streaming.StreamingDataset"
+            f"headrace.compat.streaming has no {name!r}: its classes are StreamingDatasets with a transform. "
+            f"Copy the class that you use from streaming.{name} and let it inherit from "
+            "headrace.compat.streaming.StreamingDataset"
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -123,16 +123,16 @@ class Copies:
         here = {"basename": name, "bytes": file.bytes, "hashes": file.hashes}
         if there is not None and there != here:
             raise ValueError(
-                f"{self.path(INDEX)} is of another version of the data set than {self.remote}/{INDEX}: {name} is {here} here and {there} there. "
-                f"Delete {self.directory}, or give another `local`"
+                f"{self.path(INDEX)} is of another version of the data set than {self.remote}/{INDEX}: "
+                f"{name} is {here} here and {there} there. Delete {self.directory}, or give another `local`"
             )
 
     def _check(self, file: FileInfo, digest: Callable[[Callable[[bytes], str]], str], where: str) -> None:
         name = self._validate_hash
         if name and name not in file.hashes:
             raise ValueError(
-                f"Hash algorithm `{name}` chosen for data validation does not match with those provided during dataset creation "
-                f"`{sorted(file.hashes)}`. Provide one of those."
+                f"Hash algorithm `{name}` chosen for data validation does not match with those provided "
+                f"during dataset creation `{sorted(file.hashes)}`. Provide one of those."
             )
         for algorithm in [name] if name else [known for known in _HASHES if known in file.hashes]:
             try:

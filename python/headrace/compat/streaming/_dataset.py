@@ -142,7 +142,8 @@ class StreamingDataset(Array, IterableDataset[Any]):
             )
         if self.batching_method not in ("random", "stratified", "per_stream", "device_per_stream"):
             raise ValueError(
-                f"Invalid batching method: {self.batching_method}. Must be one of `random`, `stratified`, `per_stream`, or `device_per_stream`."
+                f"Invalid batching method: {self.batching_method}. Must be one of `random`, `stratified`, "
+                "`per_stream`, or `device_per_stream`."
             )
         if self.shuffle_seed < 0:
             raise ValueError(f"`shuffle_seed` must be a non-negative integer, but got: {self.shuffle_seed}.")
@@ -152,8 +153,8 @@ class StreamingDataset(Array, IterableDataset[Any]):
             and self.predownload < self.batch_size
         ):
             warnings.warn(
-                f"predownload < batch_size ({self.predownload} < {self.batch_size}).This may result in slower batch time. Recommendation is to set "
-                "predownload to at-least batch_size.",
+                f"predownload < batch_size ({self.predownload} < {self.batch_size}).This may result in "
+                "slower batch time. Recommendation is to set predownload to at-least batch_size.",
                 stacklevel=3,
             )
         if self.predownload is None:
@@ -241,7 +242,8 @@ class StreamingDataset(Array, IterableDataset[Any]):
         return self.__dict__ | {"_readers": None, "_ahead": {}}
 
     def _read(self, ids: Sequence[int]) -> list[dict[str, Any] | None]:
-        """The samples of these ids, in this order; ids count through the streams. None where a copy is read."""
+        """The samples of these ids, in this order; ids count through the streams. None where a copy is
+        read."""
         offsets = self.sample_offset_per_stream.tolist()
         by_stream: dict[int, list[int]] = {}
         for place, sample_id in enumerate(ids):
@@ -335,7 +337,8 @@ class StreamingDataset(Array, IterableDataset[Any]):
         return epoch, sample_in_epoch
 
     def state_dict(self, num_samples: int, from_beginning: bool) -> dict[str, Any]:
-        """Mosaic's state: ``num_samples`` over all ranks, since the epoch or since this pass over it began."""
+        """Mosaic's state: ``num_samples`` over all ranks, since the epoch or since this pass over it
+        began."""
         world = self._parallel_rank_world
         epoch, offset = self._resume(world, self.next_epoch - 1)
         return {
@@ -362,8 +365,9 @@ class StreamingDataset(Array, IterableDataset[Any]):
     ) -> _native.MosaicEpoch:
         if not isinstance(self.batch_size, int):
             raise ValueError(
-                "Please pass `batch_size` to StreamingDataset. It should be set the same as the DataLoader, and is the number of samples per "
-                "batch, for each device. It is necessary for deterministic resumption and optimal performance."
+                "Please pass `batch_size` to StreamingDataset. It should be set the same as the DataLoader, "
+                "and is the number of samples per batch, for each device. It is necessary for deterministic "
+                "resumption and optimal performance."
             )
         spec = {
             "shuffle": self.shuffle,
@@ -487,8 +491,9 @@ class StreamingDataset(Array, IterableDataset[Any]):
             and block < self.samples_per_shard.max()
         ):
             warnings.warn(
-                "Shuffle block size was smaller than shard size for some shards. This will result in these shards not being shuffled with other "
-                "shards. Set shuffle_block_size to a larger value for a higher quality shuffle.",
+                "Shuffle block size was smaller than shard size for some shards. This will result in these "
+                "shards not being shuffled with other shards. Set shuffle_block_size to a larger value for a "
+                "higher quality shuffle.",
                 stacklevel=3,
             )
 

@@ -40,8 +40,8 @@ class ShardHashes:
     def _check_file(self, name: str, hashes: dict[str, str]) -> None:
         if self._algorithm not in hashes:
             raise ValueError(
-                f"Hash algorithm `{self._algorithm}` chosen for data validation does not match with those provided during dataset creation "
-                f"`{sorted(hashes)}`. Provide one of those."
+                f"Hash algorithm `{self._algorithm}` chosen for data validation does not match with those "
+                f"provided during dataset creation `{sorted(hashes)}`. Provide one of those."
             )
         if find_hash(self._algorithm)(self._store.get(name)) != hashes[self._algorithm]:
             raise ValueError(f"Checksum failure: {self._url}/{name}")

@@ -46,15 +46,17 @@ class LocalShards:
         index_bytes = sum(stream.get_index_size() for stream in self._streams if stream.keeps_copies)
         if limit <= index_bytes:
             raise ValueError(
-                f"Minimum cache usage ({index_bytes} bytes) is larger than the cache limit ({limit} bytes). Please raise `cache_limit`. "
-                "Recommendation is to provide a `cache_limit` as high as possible to avoid thrashing."
+                f"Minimum cache usage ({index_bytes} bytes) is larger than the cache limit ({limit} bytes). "
+                "Please raise `cache_limit`. Recommendation is to provide a `cache_limit` as high as "
+                "possible to avoid thrashing."
             )
         largest = self.largest_bytes
         if limit < 4 * largest:
             raise ValueError(
-                f"Cache limit ({limit} bytes) is too low. Increase the `cache_limit` to at-least four times the largest shard size ({largest} bytes) which "
-                "includes raw (decompressed) and zip (compressed) file size. Recommendation is to provide a `cache_limit` as high as possible to avoid "
-                "thrashing."
+                f"Cache limit ({limit} bytes) is too low. Increase the `cache_limit` to at-least four times "
+                f"the largest shard size ({largest} bytes) which includes raw (decompressed) and zip "
+                "(compressed) file size. Recommendation is to provide a `cache_limit` as high as possible to "
+                "avoid thrashing."
             )
 
     @property
@@ -107,7 +109,8 @@ class LocalShards:
             why = "This may be due to thrashing caused by `cache_limit` being set too low."
             raise RuntimeError(f"{missing}. StreamingDataset repeatedly failed to download a shard. {why}")
         raise RuntimeError(
-            f"{missing}. Check if the shard file exists in your remote location or have you deleted the shard file from the local directory?"
+            f"{missing}. Check if the shard file exists in your remote location or have you deleted the "
+            "shard file from the local directory?"
         )
 
     def _touch(self, shard_id: int) -> None:

@@ -74,7 +74,8 @@ def _merge_list(
 ) -> None:
     if not index_file_urls or not out:
         logger.warning(
-            "Either index_file_urls or out are None. Need to specify both `index_file_urls` and `out`. No index merged"
+            "Either index_file_urls or out are None. Need to specify both `index_file_urls` and `out`. No "
+            "index merged"
         )
         return
     shards: list[dict[str, Any]] = []
@@ -101,7 +102,8 @@ def _read(url: Place, timeout: float) -> tuple[str, bytes]:
             raise RuntimeError(f"Failed to download index.json: {local}") from error
     if not remote:
         raise FileNotFoundError(
-            f"Check data availability! local index {local} is not accessible. remote index {remote} does not have a valid url format"
+            f"Check data availability! local index {local} is not accessible. remote index {remote} does not "
+            "have a valid url format"
         )
     folder, key = posixpath.split(remote)
     try:
@@ -112,7 +114,8 @@ def _read(url: Place, timeout: float) -> tuple[str, bytes]:
 
 
 def _folder_below(index: str, out: tuple[str, str]) -> str:
-    """Where an index's folder is below ``out``; its name, where it is not, as then it is to be moved there."""
+    """Where an index's folder is below ``out``; its name, where it is not, as then it is to be moved
+    there."""
     folder = posixpath.dirname(index)
     for root in filter(None, out):
         if folder.startswith(root.rstrip("/") + "/"):

@@ -32,7 +32,8 @@ class StreamReader:
         self._unsafe = [c.name for c in columns if c.encoding == "pkl"]
         if self._unsafe and not allow_unsafe_types:
             raise ValueError(
-                f"Column {self._unsafe[0]} contains an unsafe type: `pkl`. To proceed anyway, set `allow_unsafe_types=True`."
+                f"Column {self._unsafe[0]} contains an unsafe type: `pkl`. To proceed anyway, set "
+                "`allow_unsafe_types=True`."
             )
 
         self._hashes = ShardHashes(url, validate_hash) if validate_hash else None

@@ -173,7 +173,8 @@ class MDSReader(Reader):
         super().validate(allow_unsafe_types)
         for name, encoding in [] if allow_unsafe_types else self._unsafe:
             raise ValueError(
-                f"Column {name} contains an unsafe type: `{encoding}`. To proceed anyway, set `allow_unsafe_types=True`."
+                f"Column {name} contains an unsafe type: `{encoding}`. To proceed anyway, set "
+                "`allow_unsafe_types=True`."
             )
 
     def decode_sample(self, data: bytes) -> dict[str, Any]:

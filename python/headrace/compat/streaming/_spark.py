@@ -76,7 +76,8 @@ def _check_column(name: str, encoding: str, data_type: Any) -> None:
             raise ValueError(f"{encoding} is not supported by dataframe_to_mds")
         if kind != _encoding_of(data_type):
             raise ValueError(
-                f"Mismatched types: column name `{name}` is `{_encoding_of(data_type)}` in DataFrame but `{encoding}` in user_defined_cols"
+                f"Mismatched types: column name `{name}` is `{_encoding_of(data_type)}` in DataFrame but "
+                f"`{encoding}` in user_defined_cols"
             )
 
 

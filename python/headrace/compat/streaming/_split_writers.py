@@ -22,7 +22,8 @@ class _SplitWriter(Writer):
         for name, encoding in self.columns.items():
             if encoding not in _TYPES:
                 raise TypeError(
-                    f"{type(self).__name__}: column `{name}` has encoding `{encoding}`; there are {', '.join(_TYPES)}"
+                    f"{type(self).__name__}: column `{name}` has encoding `{encoding}`; there are "
+                    f"{', '.join(_TYPES)}"
                 )
 
     def _check_type(self, name: str, value: Any) -> None:
@@ -55,7 +56,8 @@ class XSVWriter(_SplitWriter):
     def _check_text(self, text: str) -> str:
         if self.newline in text or self.separator in text:
             raise ValueError(
-                f"{text!r} holds the separator {self.separator!r} or the newline {self.newline!r}, which nothing can escape here"
+                f"{text!r} holds the separator {self.separator!r} or the newline {self.newline!r}, which "
+                "nothing can escape here"
             )
         return text
 

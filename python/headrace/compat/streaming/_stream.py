@@ -78,8 +78,9 @@ class Stream:
         path = os.path.join(tempfile.gettempdir(), digest, self.split)
         if os.path.exists(path) and not count_of("LOCAL_RANK", 0):
             raise FileExistsError(
-                f"Could not create a temporary local directory {path} because it already exists. If you want to reuse the locally cached dataset, "
-                f"explicitly pass in a unique local directory with the `local` argument. Otherwise, delete this directory and retry."
+                f"Could not create a temporary local directory {path} because it already exists. If you want "
+                "to reuse the locally cached dataset, explicitly pass in a unique local directory with the "
+                "`local` argument. Otherwise, delete this directory and retry."
             )
         return path
 
@@ -105,7 +106,8 @@ class Stream:
             self._given = changed
         if len(self._given) > 1:
             raise ValueError(
-                f"Streams must provide at most one of `proportion`, `repeat`, or `choose`; {self.url} has {', '.join(self._given)}"
+                f"Streams must provide at most one of `proportion`, `repeat`, or `choose`; {self.url} has "
+                f"{', '.join(self._given)}"
             )
         return self._given.get("proportion"), self._given.get("repeat"), self._given.get("choose")
 

@@ -84,7 +84,8 @@ class Writer:
         self.size_limit = bytes_to_int(size_limit) if size_limit else None
         if self.size_limit is not None and not 0 <= self.size_limit < 2**32:
             raise ValueError(
-                f"`size_limit` must be less than 2**32, instead, found as {self.size_limit}: offsets are stored in 32 bits."
+                f"`size_limit` must be less than 2**32, instead, found as {self.size_limit}: offsets are "
+                "stored in 32 bits."
             )
         self._set_columns()
         self._config = json.dumps(self.get_config(), sort_keys=True).encode()
@@ -196,7 +197,8 @@ class MDSWriter(Writer):
             encoder = find_encoder(encoding)
             if encoder is None:
                 raise TypeError(
-                    f"MDSWriter passed column `{name}` with encoding `{encoding}` is unsupported. Supported encodings are {encoding_names()}"
+                    f"MDSWriter passed column `{name}` with encoding `{encoding}` is unsupported. Supported "
+                    f"encodings are {encoding_names()}"
                 )
             self._encoders.append(encoder)
         self.column_sizes = [encoder.size for encoder in self._encoders]
@@ -223,7 +225,8 @@ class MDSWriter(Writer):
                 sizes.append(len(payload))
             elif encoder.size != len(payload):
                 raise KeyError(
-                    f"Unexpected data size; was this data typed with the correct encoding ({self.columns[name]})?"
+                    "Unexpected data size; was this data typed with the correct encoding "
+                    f"({self.columns[name]})?"
                 )
             data.append(payload)
         return b"".join([np.array(sizes, np.uint32).tobytes(), *data])

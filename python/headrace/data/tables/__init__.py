@@ -36,7 +36,8 @@ class Batches:
 
     @guarded
     def next(self) -> Part | None:
-        """The next rows of some columns; None after the last. Columns come in order, each with all its rows."""
+        """The next rows of some columns; None after the last. Columns come in order, each with all its
+        rows."""
         return next(self._parts, None) if self._parts is not None else None
 
     def close(self) -> None:

@@ -25,7 +25,8 @@ class Output(NamedTuple):
     leaves: tuple[int, ...] = ()
     """Parquet leaves that it needs."""
     is_unknown: bool = False
-    """No row has a value, so the writer chose the type of nothing: another part of the table may know better."""
+    """No row has a value, so the writer chose the type of nothing: another part of the table may know
+    better."""
 
     def column(self) -> dict[str, Any]:
         return {
@@ -162,8 +163,8 @@ def _outputs(kind: Any, declared: Any, name: str, path: tuple[str, ...], first_l
     permutation = list(getattr(declared, "permutation", None) or ())
     if permutation != sorted(permutation):
         raise UnsupportedError(
-            f"column '{name}': its tensors have the permutation {permutation}; write them in the order of their axes, or "
-            "leave the column out with columns="
+            f"column '{name}': its tensors have the permutation {permutation}; write them in the order of "
+            "their axes, or leave the column out with columns="
         )
     kind, declared = _storage(kind), _storage(declared)
     leaves = tuple(range(first_leaf, first_leaf + _leaf_count(kind)))

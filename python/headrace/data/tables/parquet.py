@@ -30,7 +30,8 @@ _TOGETHER_BYTES = 4 << 20
 
 
 def _column_groups(plan: Plan, sizes: dict[int, int]) -> Iterable[tuple[int, int, int]]:
-    """(begin, end, stored bytes once inflated) of columns that are unpacked together. ``sizes``: of leaves."""
+    """(begin, end, stored bytes once inflated) of columns that are unpacked together. ``sizes``: of
+    leaves."""
     begin, total = 0, 0
     for i, column in enumerate(plan.columns):
         size = sum(sizes[leaf] for leaf in column.leaves)

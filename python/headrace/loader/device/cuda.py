@@ -24,8 +24,8 @@ def check_cuda(device: torch.device) -> None:
     """Raises InvalidArgumentError where there is no such device."""
     if not torch.cuda.is_available():
         raise InvalidArgumentError(
-            f"device={str(device)!r}: torch {torch.__version__} sees no CUDA device. Leave device= out, or look at "
-            "torch.cuda.is_available(), nvidia-smi and CUDA_VISIBLE_DEVICES"
+            f"device={str(device)!r}: torch {torch.__version__} sees no CUDA device. Leave device= out, or "
+            "look at torch.cuda.is_available(), nvidia-smi and CUDA_VISIBLE_DEVICES"
         )
     count = torch.cuda.device_count()
     if device.index is not None and device.index >= count:

@@ -16,8 +16,8 @@ __all__ = ["Placing", "pinned"]
 
 
 class Placing:
-    """Puts all tensors of a batch on a device: columns, ``ids``, ``mask``, also within lists, tuples and dicts,
-    jagged ones too. Everything else stays.
+    """Puts all tensors of a batch on a device: columns, ``ids``, ``mask``, also within lists, tuples and
+    dicts, jagged ones too. Everything else stays.
 
     CUDA: through pinned buffers that are allocated once, by a stream of their own. The caller's current
     stream waits for the copies, the caller does not. The device without a number is the one that is current

@@ -52,7 +52,8 @@ class Ring:
     """Copies batches to a device, each through the next of a few buffers: while one is being copied, the next
     batch is written into another. One thread at a time.
 
-    Buffers are allocated at the first batch and kept, and replaced only where a batch is larger than any before it.
+    Buffers are allocated at the first batch and kept, and replaced only where a batch is larger than any
+    before it.
 
     :param count: of buffers. With 2 the host waits where it is two batches ahead of the copies.
     """
@@ -63,7 +64,8 @@ class Ring:
         self._next = 0
 
     def copy(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The tensors (on the host, strided) on the device, contiguous. Their own memory is free when this returns."""
+        """The tensors (on the host, strided) on the device, contiguous. Their own memory is free when this
+        returns."""
         buffer = self._take(tensors)
         staged = _stage(tensors, buffer)
         with self._device.copying():
@@ -103,8 +105,8 @@ def _stage(tensors: Sequence[torch.Tensor], buffer: _Buffer) -> list[torch.Tenso
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
-    """numpy's copy is one memcpy() without the GIL. torch's waits for all its threads, which those that decode keep
-    from their cores: 38 MB take 2.1 ms and 4 to 16 (docs/design/0043)."""
+    """numpy's copy is one memcpy() without the GIL. torch's waits for all its threads, which those that
+    decode keep from their cores: 38 MB take 2.1 ms and 4 to 16 (docs/design/0043)."""
     source = source.detach()
     if source.is_contiguous() and not source.is_conj() and not source.is_neg():
         copied = target.reshape(-1).view(torch.uint8).numpy()

@@ -180,7 +180,8 @@ class Chain:
                 is_shown = is_shown and is_chosen
             elif made is None:
                 raise InvalidArgumentError(
-                    f"{step.name} returned None for sample {sample}: return the sample; filter() leaves samples out"
+                    f"{step.name} returned None for sample {sample}: return the sample; filter() leaves "
+                    "samples out"
                 )
             else:
                 value = made

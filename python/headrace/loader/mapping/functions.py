@@ -14,7 +14,8 @@ from headrace.loader.mapping.steps import Plan
 __all__ = ["pack"]
 
 _WAY_OUT = (
-    "Move it to a module that can be imported, or pip install cloudpickle, which takes functions of the main program, lambdas and closures "
+    "Move it to a module that can be imported, or pip install cloudpickle, which takes functions of the main "
+    "program, lambdas and closures "
     'with what they refer to; workers=0 and where="thread" need neither'
 )
 

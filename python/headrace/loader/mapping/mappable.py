@@ -24,7 +24,8 @@ class Where(NamedTuple):
         for name, mine, its in zip(self._fields, self, other, strict=True):
             if mine is not None and its is not None and mine != its:
                 raise InvalidArgumentError(
-                    f"{name}={its!r}: an earlier function of this loader has {name}={mine!r}, and all run in the same workers"
+                    f"{name}={its!r}: an earlier function of this loader has {name}={mine!r}, and all run in "
+                    "the same workers"
                 )
         return Where(
             self.workers if other.workers is None else other.workers,

@@ -47,16 +47,16 @@ _SLICE_SECONDS = 0.002
 
 
 class MappedLoader(Mappable["MappedLoader"], Facade):
-    """What :meth:`headrace.Loader.map`, ``filter`` and ``collate`` return: the loader's batches, in its order,
-    after the functions.
+    """What :meth:`headrace.Loader.map`, ``filter`` and ``collate`` return: the loader's batches, in its
+    order, after the functions.
 
     Up to two batches a worker are taken from the loader ahead, four where functions take less than 0.1 ms.
     Loops, ``len()``, the state, epochs, weights and closing are the loader's: see :class:`headrace.Loader`.
     The state counts what the training loop received, and is a state of the loader without functions too.
     ``len()``, ``batches_left`` and ``sample_ids()`` know nothing of filters: they have what those leave out,
-    too. An error of a function comes in the place of its batch, again and again until the position is changed;
-    with the loader's ``on_bad_sample="replace"`` the nearest sample of the batch that worked stands in,
-    masked, and ``bad_samples`` has the other.
+    too. An error of a function comes in the place of its batch, again and again until the position is
+    changed; with the loader's ``on_bad_sample="replace"`` the nearest sample of the batch that worked stands
+    in, masked, and ``bad_samples`` has the other.
 
     One thread at a time moves the position, others wait.
     """
@@ -128,13 +128,14 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
     def _check_owner(self) -> None:
         if os.getpid() != self._owner_pid:
             raise InvalidArgumentError(
-                "the mapped loader was made before a fork(): open a loader in the child, or use the spawn method"
+                "the mapped loader was made before a fork(): open a loader in the child, or use the spawn "
+                "method"
             )
 
     def __iter__(self) -> Iterator[Any]:
-        """From the position to the end of the epoch, as :meth:`headrace.Loader.__iter__`: after a loop that was
-        left early the rest of its epoch, from the first batch that was not delivered; after one that came to
-        its end, the next epoch. :meth:`reset` goes back to the first batch."""
+        """From the position to the end of the epoch, as :meth:`headrace.Loader.__iter__`: after a loop that
+        was left early the rest of its epoch, from the first batch that was not delivered; after one that came
+        to its end, the next epoch. :meth:`reset` goes back to the first batch."""
         self._check_owner()
         with self._lock:
             self._mend()
@@ -157,7 +158,8 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         return None if found is None else found.value
 
     def _found(self) -> Done | BaseException | None:
-        """As :meth:`_advance`. Where the loader is closed meanwhile, what that takes away is no error of its own."""
+        """As :meth:`_advance`. Where the loader is closed meanwhile, what that takes away is no error of its
+        own."""
         was_stopped, self._is_torn = self._is_stopped, True
         try:
             found = self._advance()
@@ -308,8 +310,8 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
             return
         self._has_warned = True
         warnings.warn(
-            f"{self._loader._dataset.url}: {bad[0].message}. Samples whose function fails are replaced by others of their batch, masked; "
-            "batch.replaced and bad_samples name them. This is said once.",
+            f"{self._loader._dataset.url}: {bad[0].message}. Samples whose function fails are replaced by "
+            "others of their batch, masked; batch.replaced and bad_samples name them. This is said once.",
             RuntimeWarning,
             stacklevel=6,
         )
@@ -379,7 +381,8 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
 
     @property
     def bad_samples(self) -> list[BadSample]:
-        """Those of the loader, and those whose functions failed and were replaced; the first 1,000 of each."""
+        """Those of the loader, and those whose functions failed and were replaced; the first 1,000 of
+        each."""
         return [*self._loader.bad_samples, *(BadSample(bad.sample, 1, bad.message) for bad in self._bad)]
 
     def stats(self) -> dict[str, Any]:

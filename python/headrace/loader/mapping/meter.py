@@ -52,7 +52,8 @@ class Meter:
         if self._untold:
             more = f"; for {self._untold} more since the last such line {self._untold_seconds:.1f} s"
         _logger.warning(
-            "waited %.1f s for %s%s: raise workers= of map(), or do less in them; see docs/stalls.md#transform",
+            "waited %.1f s for %s%s: raise workers= of map(), or do less in them; see "
+            "docs/stalls.md#transform",
             seconds,
             name(),
             more,

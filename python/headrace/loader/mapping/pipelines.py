@@ -1,6 +1,6 @@
-"""Pipelines of Albumentations, which draw from generators of their own: no seed of a global one reaches them, and
-workers that unpickle one pipeline would all draw the same. Here they get a generator that is seeded like the global
-ones."""
+"""Pipelines of Albumentations, which draw from generators of their own: no seed of a global one reaches them,
+and workers that unpickle one pipeline would all draw the same. Here they get a generator that is seeded like
+the global ones."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _numpy, _python = np.random.Generator(_numbers), random.Random(0)
 
 
 def adopt(functions: Iterable[Callable[..., Any]]) -> None:
-    """Lets the pipelines that these functions refer to draw from this process's one generator. Those that a function
-    makes or imports when it is called are not found."""
+    """Lets the pipelines that these functions refer to draw from this process's one generator. Those that a
+    function makes or imports when it is called are not found."""
     if ALBUMENTATIONS not in sys.modules:
         return
     for pipeline in _pipelines(functions):

@@ -202,7 +202,8 @@ class Pool:
         self._poll.register(worker, select.POLLIN)
 
     def _take_replies(self, seconds: float | None) -> None:
-        """Waits for packets, at most so long, and takes one of each worker that has any. Ctrl-C ends the wait."""
+        """Waits for packets, at most so long, and takes one of each worker that has any. Ctrl-C ends the
+        wait."""
         for fd, _ in self._poll.poll(None if seconds is None else seconds * 1000):
             worker = self._by_fd[fd]
             task = worker.tasks[0] if worker.tasks else None

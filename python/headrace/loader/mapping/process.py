@@ -111,7 +111,8 @@ class WorkerProcess:
         self._sources.discard(number)
 
     def receive(self) -> Reply | None:
-        """The next reply, if there is one; waits for a packet. Raises EOFError where the process has ended."""
+        """The next reply, if there is one; waits for a packet. Raises EOFError where the process has
+        ended."""
         data = self._packet()
         if not data:
             raise EOFError
@@ -123,8 +124,8 @@ class WorkerProcess:
         return None
 
     def _packet(self) -> bytes:
-        """Empty where the process has ended and all that it sent was taken. One that has ended with tasks unread
-        resets the connection, which is told before what it had sent, once."""
+        """Empty where the process has ended and all that it sent was taken. One that has ended with tasks
+        unread resets the connection, which is told before what it had sent, once."""
         for _ in range(2):
             try:
                 return self.connection.recv(MOST_BYTES)

@@ -19,7 +19,8 @@ _ALL = (1 << 64) - 1
 
 
 def _mixed(value: int, part: int) -> int:
-    """64 bits of both (splitmix64). Of seed, epoch and sample in turn it is what seeds the global generators."""
+    """64 bits of both (splitmix64). Of seed, epoch and sample in turn it is what seeds the global
+    generators."""
     value = (value + part + 0x9E3779B97F4A7C15) & _ALL
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _ALL
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _ALL
@@ -35,8 +36,8 @@ def _torch_generator() -> Any:
 class Randomness:
     """Generators of one thread.
 
-    :param seeds_globals: also seed ``random``, ``np.random``, torch (on the CPU) and Albumentations' pipelines: 7
-        microseconds a sample.
+    :param seeds_globals: also seed ``random``, ``np.random``, torch (on the CPU) and Albumentations'
+        pipelines: 7 microseconds a sample.
     """
 
     def __init__(self, seed: int, seeds_globals: bool) -> None:

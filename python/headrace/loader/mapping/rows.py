@@ -63,7 +63,8 @@ def split(batch: Any, count: int) -> list[dict[str, Any]]:
     """
     if not isinstance(batch, Mapping):
         raise InvalidArgumentError(
-            f"a function of samples cannot follow one that made {type(batch).__name__} of a batch: it wants columns by name"
+            f"a function of samples cannot follow one that made {type(batch).__name__} of a batch: it wants "
+            "columns by name"
         )
     columns = [_values(column) for column in batch.values()]
     for name, column in zip(batch, columns, strict=True):

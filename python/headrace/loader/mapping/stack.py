@@ -62,8 +62,8 @@ def _numbers(value: Any) -> Any:
 
 
 def rounds(value: Any, made: Any) -> bool:
-    """Whether ``made``, an array of the list ``value``, may have rounded whole numbers to floating-point ones:
-    those from 2**53 on."""
+    """Whether ``made``, an array of the list ``value``, may have rounded whole numbers to floating-point
+    ones: those from 2**53 on."""
     if made.dtype.kind not in "fc" or made.dtype.itemsize < 8:
         return False
     large = np.abs(made) >= 2**53

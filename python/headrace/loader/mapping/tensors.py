@@ -40,7 +40,8 @@ def to_bits(tensor: Any) -> tuple[Any, str]:
 
 
 def walk(value: Any, leaf: Callable[[Any], Any]) -> Any:
-    """The value with ``leaf(part)`` for each part that is no list, tuple or dict; dicts are changed in place."""
+    """The value with ``leaf(part)`` for each part that is no list, tuple or dict; dicts are changed in
+    place."""
     kind = type(value)
     if kind in (list, tuple):
         return kind(walk(part, leaf) for part in value)
@@ -77,8 +78,8 @@ _WIDE = {"<u2": np.int32, "<u4": np.int64}
 
 
 def to_wide_array(part: Any) -> Any:
-    """An array or a number of numpy's of int32 for one of uint16, of int64 for one of uint32; anything else as it
-    is."""
+    """An array or a number of numpy's of int32 for one of uint16, of int64 for one of uint32; anything else
+    as it is."""
     if isinstance(part, (np.ndarray, np.generic)) and (wide := _WIDE.get(part.dtype.str)):
         return part.astype(wide)
     return part
@@ -108,8 +109,8 @@ def to_bfloat16(part: Any) -> Any:
 
 
 def as_tensors(columns: Mapping[str, Any], bfloat16: Collection[str], widens: bool) -> dict[str, Any]:
-    """Columns of the engine's with tensors for arrays, also within lists, tuples and dicts; without a copy, but
-    for those that are widened.
+    """Columns of the engine's with tensors for arrays, also within lists, tuples and dicts; without a copy,
+    but for those that are widened.
 
     :param bfloat16: names of those whose values are such numbers.
     """

@@ -38,7 +38,8 @@ class Channel:
     def receive(self) -> dict[str, Any]:
         """What the worker says. Raises EOFError where it has gone."""
         message, _ = receive(self.socket)
-        self.other.close()  # A spawned worker has its own by now; as long as this is open its end is not seen.
+        # A spawned worker has its own by now; as long as this is open its end is not seen.
+        self.other.close()
         self._free += message.pop("free", ())
         return message
 

@@ -33,7 +33,8 @@ def place_of(starts: Sequence[Start]) -> Start:
         if start.next != first + (worker - first) % count:
             raise InvalidArgumentError(
                 f"the states of the {count} workers are not of one moment (their next batches are "
-                f"{', '.join(str(each.next) for each in starts)}): load the DataLoader's state as it was saved"
+                f"{', '.join(str(each.next) for each in starts)}): load the DataLoader's state as it was "
+                "saved"
             )
     # The batch before it was the last one of this worker. At the beginning all have the same state.
     return Start(first, starts[first - 1 if first == 0 else (first - 1) % count].state)
@@ -50,8 +51,8 @@ class Deal:
         self.workers = workers
         self.dealt = self.delivered = first
         self.credits = [1] * workers
-        """Batches that each worker may still be sent: one more than it has asked for, so that a worker that is
-        busy with one does not keep the others from theirs."""
+        """Batches that each worker may still be sent: one more than it has asked for, so that a worker that
+        is busy with one does not keep the others from theirs."""
         self.is_over = False
         """Nothing will be dealt any more."""
         self._states = {first: state}  # Of the engine behind so many batches.

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Group", "Refusal", "Relay"]
 
 _MOVED = (
-    "the loader's position was changed, or another loop over it was begun, within this loop over a DataLoader with workers: "
-    "begin a new one"
+    "the loader's position was changed, or another loop over it was begun, within this loop over a "
+    "DataLoader with workers: begin a new one"
 )
 _END = {"end": True}
 _SOME_STATES = (
@@ -102,8 +102,8 @@ class Group:
         return channel
 
     def note_delivered(self) -> None:
-        """The training loop is about to get a batch. Raises InvalidArgumentError where it must not: the loader
-        is not where it was."""
+        """The training loop is about to get a batch. Raises InvalidArgumentError where it must not: the
+        loader is not where it was."""
         self._relay.note_delivered(self)
 
     def note_ended(self) -> None:

@@ -179,8 +179,9 @@ class Remote(IterableDataset[Any]):
         mine = _own_place()
         if state.get("version") != _STATE_VERSION or (state.get("worker"), state.get("workers")) != mine:
             raise InvalidArgumentError(
-                f"this is no state of worker {mine[0]} of {mine[1]} of a DataLoader over a headrace.torch.Loader: load a state that was "
-                "saved with the same num_workers, or the loader's own: loader.load_state_dict(state)"
+                f"this is no state of worker {mine[0]} of {mine[1]} of a DataLoader over a "
+                "headrace.torch.Loader: load a state that was saved with the same num_workers, or the "
+                "loader's own: loader.load_state_dict(state)"
             )
         if state["state"] is None:
             return  # Of a loop that could not begin.

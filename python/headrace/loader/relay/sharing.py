@@ -26,17 +26,22 @@ if TYPE_CHECKING:
 __all__ = ["InWorkers"]
 
 _NOT_THE_DATASET = (
-    "a headrace.torch.Loader is read by the process that opened it, and this one is a DataLoader worker (or another copy) for which it "
-    "does not read: give the loader itself to the DataLoader, DataLoader(loader, batch_size=None, num_workers=...), not within another "
-    "dataset; or use num_workers=0"
+    "a headrace.torch.Loader is read by the process that opened it, and this one is a DataLoader worker (or "
+    "another copy) for which it does not read: give the loader itself to the DataLoader, DataLoader(loader, "
+    "batch_size=None, num_workers=...), not within another dataset; or use num_workers=0"
 )
 _ON_DEVICE = (
-    "device= and pin_memory= belong to the process of the training loop, and a DataLoader's workers are others: leave them out and give "
-    "pin_memory=True to the DataLoader, or iterate the loader itself, which reads with threads and needs no workers"
+    "device= and pin_memory= belong to the process of the training loop, and a DataLoader's workers are "
+    "others: leave them out and give pin_memory=True to the DataLoader, or iterate the loader itself, which "
+    "reads with threads and needs no workers"
 )
-_IN_ORDER = "a headrace.torch.Loader delivers its batches in their order: leave out in_order=False, or iterate the loader itself"
+_IN_ORDER = (
+    "a headrace.torch.Loader delivers its batches in their order: leave out in_order=False, or iterate the "
+    "loader itself"
+)
 _COMPACT = (
-    'filter(holes="compact") may leave batches out, and a DataLoader takes those of its workers in turn, so that others would come in '
+    'filter(holes="compact") may leave batches out, and a DataLoader takes those of its workers in turn, so '
+    "that others would come in "
     'another order: use holes="mask", or num_workers=0, or iterate the loader itself'
 )
 
@@ -123,7 +128,8 @@ class InWorkers:
         return os.getpid() != self._owner_pid
 
     def __reduce__(self) -> Any:
-        """For a worker that is spawned: what :meth:`become` is for one that is forked. Else how it was made."""
+        """For a worker that is spawned: what :meth:`become` is for one that is forked. Else how it was
+        made."""
         if self._is_elsewhere:
             raise InvalidArgumentError(_NOT_THE_DATASET)
         iterator = None if get_spawning_popen() is None else find_iterator()

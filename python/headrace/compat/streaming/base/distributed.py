@@ -52,5 +52,6 @@ def all_gather_object(obj: Any) -> list[Any]:
     if world_size == 1:
         return [obj]
     raise RuntimeError(
-        f"The world_size({world_size}) > 1, but the distributed package is not available or has not been initialized: call init_process_group()"
+        f"The world_size({world_size}) > 1, but the distributed package is not available or has not been "
+        "initialized: call init_process_group()"
     )
