@@ -195,6 +195,7 @@ struct PresignRequest {
   std::string key;
   Op op = Op::kGet;                     ///< kGet or kPut.
   std::chrono::seconds lifetime{3600};  ///< S3, GCS: at most 7 days.
+  std::string version_id = {};          ///< kGet: as Request::version_id.
 };
 
 /// Limits of one control-plane call, and what some of them may be told besides.

@@ -193,16 +193,20 @@ void SharedKeySigner::append_authorization(const SharedKeyRequest& request, std:
 std::string blob_sas_query(const BlobSas& sas, SharedKeySigner& signer) {
   std::string expiry = http::format_iso_date(sas.expires);
   expiry = expiry.substr(0, 19) + "Z";
-  // permissions, start, expiry, resource, policy, address, protocol, version, kind, snapshot,
-  // encryption scope, then five fields that answers would carry.
+  const std::string resource = sas.version_id.empty() ? "b" : "bv";
+  // permissions, start, expiry, resource, policy, address, protocol, version, kind, snapshot or
+  // version of the blob, encryption scope, then five fields that answers would carry.
   const std::string text = sas.permissions + "\n\n" + expiry + "\n/blob/" + signer.account() + "/" +
                            sas.container + "/" + sas.blob + "\n\n\n" + sas.protocol + "\n" +
-                           std::string(kSasVersion) + "\nb\n\n\n\n\n\n\n";
+                           std::string(kSasVersion) + "\n" + resource + "\n" + sas.version_id +
+                           "\n\n\n\n\n\n";
   std::string signature;
   signer.append_signature(text, signature);
   std::string query = "se=" + http::encode(expiry, http::Slash::kEscape) + "&sp=" + sas.permissions;
   if (!sas.protocol.empty()) query += "&spr=" + http::encode(sas.protocol, http::Slash::kEscape);
-  query += "&sv=" + std::string(kSasVersion) + "&sr=b";
+  query += "&sv=" + std::string(kSasVersion) + "&sr=" + resource;
+  if (!sas.version_id.empty())
+    query += "&versionid=" + http::encode(sas.version_id, http::Slash::kEscape);
   return query + "&sig=" + http::encode(signature, http::Slash::kEscape);
 }
 

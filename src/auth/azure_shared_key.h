@@ -82,10 +82,12 @@ struct BlobSas {
   std::string blob;         ///< Not escaped.
   std::string permissions;  ///< In Azure's order, of "racwdxyltmeop": "r" to read, "cw" to write.
   WallTime expires{};
-  std::string protocol;  ///< "https", "https,http", or empty for the default.
+  std::string protocol;         ///< "https", "https,http", or empty for the default.
+  std::string version_id = {};  ///< Empty: the blob itself.
 };
 
-/// The query of a signed URL, without '?': "se=...&sp=...&sv=...&sr=b&sig=...".
+/// The query of a signed URL, without '?': "se=...&sp=...&sv=...&sr=b&sig=...". That of a version
+/// has "sr=bv" and the parameter versionid, which the signature covers.
 std::string blob_sas_query(const BlobSas& sas, SharedKeySigner& signer);
 
 }  // namespace headrace::auth

@@ -285,9 +285,11 @@ nb::list remove_many(PyStore& self, const std::vector<std::string>& keys) {
   return failures;
 }
 
-std::string presign(PyStore& self, const std::string& key, bool writes, std::int64_t seconds) {
+std::string presign(PyStore& self, const std::string& key, bool writes, std::int64_t seconds,
+                    const std::string& version_id) {
   PresignRequest request;
   request.key = key;
+  request.version_id = version_id;
   request.op = writes ? Op::kPut : Op::kGet;
   request.lifetime = std::chrono::seconds(seconds);
   auto client = self.client.get();
@@ -364,7 +366,8 @@ void bind_store(nb::module_& m) {
                            key);
           },
           nb::arg("key"), nb::arg("upload_id"))
-      .def("presign", &presign, nb::arg("key"), nb::arg("writes"), nb::arg("seconds"))
+      .def("presign", &presign, nb::arg("key"), nb::arg("writes"), nb::arg("seconds"),
+           nb::arg("version_id") = "")
       .def("copy", &copy, nb::arg("from_key"), nb::arg("to_key"), nb::arg("version_id") = "",
            nb::arg("settings") = nb::dict())
       .def("set_storage_class", &set_storage_class, nb::arg("key"), nb::arg("storage_class"))

@@ -1,9 +1,10 @@
-"""--version-id of stat, cat and rm: boto3 says which versions there are, versitygw and MinIO keep them. (cp:
-see test_object_settings.py.)"""
+"""--version-id of stat, cat, presign and rm: boto3 says which versions there are, versitygw and MinIO keep
+them. (cp: see test_object_settings.py.)"""
 
 from __future__ import annotations
 
 import base64
+import urllib.request
 import uuid
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,9 @@ def test_versions_are_looked_at_and_read(cli: Any, versioned: Versioned) -> None
     assert cli("cat", versioned.url, "--version-id", first, "--range", "1-2").out == "ir"
     part = cli("cat", versioned.url, "--version-id", first, "--json").json()
     assert (part["length"], base64.b64decode(part["data"])) == (5, b"first")
+    url = cli("presign", versioned.url, "--version-id", first).out.strip()
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        assert answer.read() == b"first"
     assert cli("cat", versioned.url).out == "the second"
 
 
@@ -101,6 +105,7 @@ def test_without_versions_there_is_one_called_null(cli: Any, s3: simulator.Serve
     [
         ("cat", "{0}/a", "{0}/b"),
         ("cat", "{0}/*"),
+        ("presign", "{0}/a", "{0}/b"),
         ("rm", "{0}/a", "{0}/b"),
         ("rm", "--yes", "{0}/*"),
         ("rm", "-r", "--yes", "{0}"),

@@ -78,15 +78,21 @@ def test_azure_takes_what_a_signed_url_lets_write(cli: Any, azure: str) -> None:
     assert cli("cat", f"{azure}/new").out == "again"
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT"])
-def test_azure_signs_as_its_own_library(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+WAYS = [("GET", None), ("PUT", None), ("GET", "2024-01-02T03:04:05.1234567Z")]
+"""Methods and versions."""
+
+
+@pytest.mark.parametrize(("method", "version"), WAYS)
+def test_azure_signs_as_its_own_library(
+    monkeypatch: pytest.MonkeyPatch, method: str, version: str | None
+) -> None:
     signing = pytest.importorskip("azure.storage.blob._shared_access_signature")
     account_key = base64.b64encode(bytes(range(64))).decode()
     monkeypatch.setenv("AZURE_STORAGE_KEY", account_key)
     monkeypatch.delenv("AZURE_STORAGE_BLOB_ENDPOINT", raising=False)
     with hr.Store("az://account/container/prefix") as store:
         for key in KEYS:
-            url = urllib.parse.urlsplit(store.presign(key, method=method, lifetime=3600))
+            url = urllib.parse.urlsplit(store.presign(key, method=method, lifetime=3600, version_id=version))
             assert (url.scheme, url.netloc) == ("https", "account.blob.core.windows.net")
             assert url.path == "/container/prefix/" + urllib.parse.quote(key, safe="/")
             ours = dict(urllib.parse.parse_qsl(url.query, strict_parsing=True))
@@ -94,11 +100,15 @@ def test_azure_signs_as_its_own_library(monkeypatch: pytest.MonkeyPatch, method:
             theirs = signing.BlobSharedAccessSignature("account", account_key).generate_blob(
                 "container",
                 f"prefix/{key}",
+                version_id=version,
                 permission="r" if method == "GET" else "cw",
                 expiry=ours["se"],
                 protocol="https",
             )
-            assert ours == dict(urllib.parse.parse_qsl(theirs, strict_parsing=True))
+            expected = dict(urllib.parse.parse_qsl(theirs, strict_parsing=True))
+            if version:  # which its callers add themselves
+                expected["versionid"] = version
+            assert ours == expected
 
 
 @pytest.mark.parametrize("credentials", ["sas", "anonymous"])
@@ -111,20 +121,21 @@ def test_what_cannot_sign_says_so(cli: Any, monkeypatch: pytest.MonkeyPatch, cre
     assert (done.code, "signed URLs take an account key" in done.err) == (1, True), done.err
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT"])
-def test_google_signs_as_its_own_library(google_key: Path, method: str) -> None:
+@pytest.mark.parametrize(("method", "version"), [*WAYS[:2], ("GET", "1700000000000017")])
+def test_google_signs_as_its_own_library(google_key: Path, method: str, version: str | None) -> None:
     signing = pytest.importorskip("google.cloud.storage._signing")
     accounts = pytest.importorskip("google.oauth2.service_account")
     credentials = accounts.Credentials.from_service_account_file(str(google_key))
     with hr.Store("gs://some-bucket/prefix") as store:
         for key in KEYS:
-            ours = store.presign(key, method=method, lifetime=900)
+            ours = store.presign(key, method=method, lifetime=900, version_id=version)
             query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(ours).query, strict_parsing=True))
             theirs = signing.generate_signed_url_v4(
                 credentials,
                 "/some-bucket/prefix/" + urllib.parse.quote(key, safe="/~"),
                 datetime.timedelta(seconds=900),
                 method=method,
+                generation=version,
                 _request_timestamp=query["X-Goog-Date"],
             )
             split, expected = urllib.parse.urlsplit(ours), urllib.parse.urlsplit(theirs)

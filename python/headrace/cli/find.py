@@ -59,10 +59,12 @@ def accepts_one(names: Names, key: str) -> bool:
     return filter_of(names).accepts(key.rstrip("/").rpartition("/")[2])
 
 
-def need_one_for_version(urls: list[str], names: Names, version_id: str | None) -> None:
+def need_one_for_version(
+    urls: list[str], names: Names, version_id: str | None, *, recursive: bool = False
+) -> None:
     """Raises InvalidArgumentError where more than one object is named, and a version: that is one of one
     object."""
-    if version_id and (len(urls) != 1 or has_pattern(urls[0], names)):
+    if version_id and (recursive or len(urls) != 1 or has_pattern(urls[0], names)):
         raise InvalidArgumentError("--version-id is that of one object: give one URL, without -r or pattern")
 
 

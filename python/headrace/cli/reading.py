@@ -117,6 +117,7 @@ def presign(
         ),
     ] = "1h",
     method: Annotated[str, option("--method", metavar="GET|PUT", help="What its bearer may do.")] = "GET",
+    version_id: VersionId = None,
     names: Names,
     where: Where,
     json: Json = False,
@@ -133,9 +134,10 @@ def presign(
     * `curl -T local.bin -H 'x-ms-blob-type: BlockBlob' "$(headrace presign --method PUT az://account/c/key)"`
     """
     seconds = parse_lifetime(expires, "--expires")
+    need_one_for_version(urls, names, version_id)
     with Stores(where) as stores:
         for store, key in named(stores, urls, names):
-            url = store.presign(key, method=method.upper(), lifetime=seconds)
+            url = store.presign(key, method=method.upper(), lifetime=seconds, version_id=version_id)
             headers = _AZURE_PUT if method.upper() == "PUT" and is_azure(store.url) else {}
             if json:
                 print_json({"key": key, "url": url, "seconds": seconds, "headers": headers})

@@ -226,9 +226,7 @@ def rm(
     """
     deleted = 0
     failures: list[tuple[str, Exception]] = []
-    if version_id and recursive:
-        raise InvalidArgumentError("--version-id is that of one object: leave out -r")
-    need_one_for_version(urls, names, version_id)
+    need_one_for_version(urls, names, version_id, recursive=recursive)
     how = _How(recursive, dry_run, yes, json, names, version_id)
     with Stores(where, max_in_flight=concurrency) as stores:
         for url in urls:

@@ -319,12 +319,14 @@ class Store(live.Closing):
         not be deleted."""
         return self._native.remove_many(list(keys))
 
-    def presign(self, key: str, *, method: str = "GET", lifetime: float = 3600) -> str:
-        """A URL that lets its bearer read (or with ``method="PUT"`` write) the object for ``lifetime``
-        seconds. Contacts nobody but who gives credentials."""
+    def presign(
+        self, key: str, *, method: str = "GET", lifetime: float = 3600, version_id: str | None = None
+    ) -> str:
+        """A URL that lets its bearer read (or with ``method="PUT"`` write) the object, or that version of
+        it, for ``lifetime`` seconds. Contacts nobody but who gives credentials."""
         if method not in ("GET", "PUT"):
             raise InvalidArgumentError(f"{key}: method must be GET or PUT, not {method}")
-        return self._native.presign(key, method == "PUT", int(lifetime))
+        return self._native.presign(key, method == "PUT", int(lifetime), version_id or "")
 
     def copy(
         self,

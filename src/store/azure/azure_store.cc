@@ -452,10 +452,7 @@ void AzureStore::remove_singly(std::span<const std::string> keys, const CallOpti
 Result<std::string> AzureStore::presign(const PresignRequest& request) {
   const std::string what = "PRESIGN " + object_url(request.key);
   if (Status s = protocol_->check_key(request.key); !s.ok()) return std::move(s).annotate(what);
-  if (request.op == Op::kPutPart || request.lifetime.count() <= 0) {
-    return Status(Code::kInvalidArgument,
-                  what + ": only kGet and kPut, with a lifetime above zero");
-  }
+  HEADRACE_TRY(vendor::check_presign(request, std::chrono::seconds::max()).annotate(what));
   const AzureConfig& config = protocol_->config();
   if (!config.credentials.signer) {
     return Status(Code::kUnsupported, what + ": signed URLs take an account key (credentials: " +
@@ -466,6 +463,7 @@ Result<std::string> AzureStore::presign(const PresignRequest& request) {
   sas.blob = protocol_->full_key(request.key);
   sas.permissions = request.op == Op::kGet ? "r" : "cw";
   sas.expires = clock_.wall_now() + request.lifetime;
+  sas.version_id = request.version_id;
   if (config.endpoint.use_tls) sas.protocol = "https";
   return protocol_->blob_url(request.key) + "?" +
          auth::blob_sas_query(sas, *config.credentials.signer);

@@ -319,10 +319,8 @@ EndpointRules GcsProtocol::rules() const {
 
 Result<std::string> GcsProtocol::presign(const PresignRequest& request, auth::WallTime now) const {
   HEADRACE_TRY(check_gcs_key(request.key.empty() ? request.key : full_key(request.key)));
-  if (request.op == Op::kPutPart)
-    return Status(Code::kInvalidArgument, "only reads and whole writes can be presigned");
-  if (request.lifetime < std::chrono::seconds(1) || request.lifetime > std::chrono::hours(7 * 24))
-    return Status(Code::kInvalidArgument, "a signed URL is valid for 1 s to 7 days");
+  HEADRACE_TRY(vendor::check_presign(request, vendor::kLongestPresigned));
+  HEADRACE_TRY(check_version_id(request.version_id));
   if (!config_.url_signer) {
     return Status(Code::kUnsupported, "these credentials cannot sign URLs (" +
                                           config_.credentials_source +
@@ -331,10 +329,12 @@ Result<std::string> GcsProtocol::presign(const PresignRequest& request, auth::Wa
   std::string path;
   append_target(full_key(request.key), path);
   const http::Field host{"host", config_.host_field};
+  const std::string version =
+      request.version_id.empty() ? std::string() : "generation=" + request.version_id;
   HEADRACE_TRY_ASSIGN(
       const std::string query,
       auth::google_signed_query(
-          {request.op == Op::kGet ? "GET" : "PUT", path, "", {&host, 1}, auth::kUnsignedPayload},
+          {vendor::method_of(request.op), path, version, {&host, 1}, auth::kUnsignedPayload},
           *config_.url_signer, now, request.lifetime));
   return std::string(config_.endpoint.use_tls ? "https://" : "http://") + config_.host_field +
          path + "?" + query;

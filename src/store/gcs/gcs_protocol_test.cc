@@ -291,6 +291,11 @@ TEST_F(GoogleProtocol, SignsUrlsWithWhatCanSign) {
   EXPECT_THAT(*url, testing::StartsWith("https://storage.googleapis.com/bucket/pre/a%20b?"
                                         "X-Goog-Algorithm=GOOG4-HMAC-SHA256&"));
   EXPECT_EQ(protocol.presign({""}, kNow).error().code(), Code::kInvalidArgument);
+  constexpr std::chrono::seconds kMinute{60};
+  EXPECT_THAT(*protocol.presign({"k", Op::kGet, kMinute, "17"}, kNow),
+              HasSubstr("&generation=17&"));
+  EXPECT_EQ(protocol.presign({"k", Op::kGet, kMinute, "a&b"}, kNow).error().code(),
+            Code::kInvalidArgument);
   for (const int seconds : {0, 7 * 24 * 3600 + 1}) {
     EXPECT_EQ(protocol.presign({"k", Op::kGet, std::chrono::seconds(seconds)}, kNow).error().code(),
               Code::kInvalidArgument);

@@ -412,12 +412,8 @@ void S3Protocol::append_checksum(const Request& /*request*/, const http::Respons
 
 Result<std::string> S3Protocol::presign(const PresignRequest& request,
                                         std::chrono::sys_seconds wall_now) {
-  constexpr std::chrono::seconds kLongest{std::chrono::hours(7 * 24)};
   HEADRACE_TRY(check_key(request.key));
-  if (request.op != Op::kGet && request.op != Op::kPut)
-    return Status(Code::kInvalidArgument, "only GET and PUT can be presigned");
-  if (request.lifetime < std::chrono::seconds(1) || request.lifetime > kLongest)
-    return Status(Code::kInvalidArgument, "the lifetime must be 1 second to 7 days");
+  HEADRACE_TRY(vendor::check_presign(request, vendor::kLongestPresigned));
   if (config_.is_express) {
     return Status(Code::kUnsupported,
                   "URLs of directory buckets would end with their session, after five minutes");
@@ -427,11 +423,13 @@ Result<std::string> S3Protocol::presign(const PresignRequest& request,
     return Status(Code::kUnsupported, "without credentials there is nothing to sign with");
   const std::string path =
       config_.base_path + "/" + http::encode(config_.prefix + request.key, http::Slash::kKeep);
+  std::string query;
+  if (!request.version_id.empty())
+    query = "versionId=" + http::encode(request.version_id, http::Slash::kEscape);
+  if (config_.requester_pays)
+    query.append(query.empty() ? "" : "&").append("x-amz-request-payer=requester");
   const http::Field host{"host", config_.host_field};
-  const auth::CanonicalRequest canonical{vendor::method_of(request.op), path,
-                                         config_.requester_pays
-                                             ? std::string_view("x-amz-request-payer=requester")
-                                             : std::string_view(),
+  const auth::CanonicalRequest canonical{vendor::method_of(request.op), path, query,
                                          std::span(&host, 1), auth::kUnsignedPayload};
   return std::string(config_.endpoint.use_tls ? "https://" : "http://") + config_.host_field +
          path + "?" +

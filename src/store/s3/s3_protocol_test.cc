@@ -618,16 +618,24 @@ TEST_F(Protocol, DirectoryBucketsAreSignedWithSessionsButForCopies) {
 }
 
 TEST_F(Protocol, PresignedUrlsAreGoodForAServer) {
-  for (const Op op : {Op::kGet, Op::kPut}) {
-    auto url = protocol_->presign({"a b", op, std::chrono::seconds(60)}, kNow);
+  const auto good = [&](Op op, const std::string& version_id, const std::string& shown) {
+    auto url = protocol_->presign({"a b", op, std::chrono::seconds(60), version_id}, kNow);
     ASSERT_TRUE(url.has_value()) << url.error().message();
-    EXPECT_THAT(*url,
-                testing::StartsWith("http://127.0.0.1:9000/bucket/pre/a%20b?X-Amz-Algorithm"));
+    EXPECT_THAT(*url, testing::StartsWith("http://127.0.0.1:9000/bucket/"));
+    EXPECT_THAT(*url, HasSubstr("/a%20b?X-Amz-Algorithm"));
+    EXPECT_THAT(*url, HasSubstr(shown));
     const std::string method = op == Op::kGet ? "GET " : "PUT ";
     const std::string text = method + url->substr(std::string("http://127.0.0.1:9000").size()) +
                              " HTTP/1.1\r\nhost: 127.0.0.1:9000\r\n\r\n";
     EXPECT_TRUE(verify(text).ok()) << verify(text).message;
-  }
+  };
+  good(Op::kGet, "", "/bucket/pre/a%20b?");
+  good(Op::kPut, "", "X-Amz-Expires=60");
+  good(Op::kGet, "v/1+2=", "&versionId=v%2F1%2B2%3D&");
+  S3Config config = config_with("");
+  config.requester_pays = true;
+  open(std::move(config));
+  good(Op::kGet, "v1", "&versionId=v1&x-amz-request-payer=requester&");
 }
 
 TEST_F(Protocol, PresigningRefusesWhatNoUrlCanDo) {
@@ -639,6 +647,7 @@ TEST_F(Protocol, PresigningRefusesWhatNoUrlCanDo) {
   EXPECT_EQ(code({"k", Op::kPutPart, std::chrono::seconds(60)}), Code::kInvalidArgument);
   EXPECT_EQ(code({"k", Op::kGet, std::chrono::seconds(0)}), Code::kInvalidArgument);
   EXPECT_EQ(code({"k", Op::kGet, std::chrono::hours(169)}), Code::kInvalidArgument);
+  EXPECT_EQ(code({"k", Op::kPut, std::chrono::seconds(60), "v1"}), Code::kInvalidArgument);
   S3Config config = config_with("");
   config.credentials = auth::static_credentials({"AKID", "secret", "t", kNow});
   open(config);

@@ -14,4 +14,17 @@ std::string describe_transfer(const Request& request, std::string_view root_url)
   return text + " (" + std::to_string(request.length_bytes) + " bytes)";
 }
 
+Status check_presign(const PresignRequest& request, std::chrono::seconds longest) {
+  if (request.op != Op::kGet && request.op != Op::kPut)
+    return Status(Code::kInvalidArgument, "only GET and PUT can be presigned");
+  if (request.op == Op::kPut && !request.version_id.empty())
+    return Status(Code::kInvalidArgument, "a version cannot be written: presign GET");
+  if (request.lifetime < std::chrono::seconds(1) || request.lifetime > longest) {
+    return Status(Code::kInvalidArgument, longest == kLongestPresigned
+                                              ? "the lifetime must be 1 second to 7 days"
+                                              : "the lifetime must be above zero");
+  }
+  return {};
+}
+
 }  // namespace headrace::vendor

@@ -6,6 +6,7 @@
 /// Place: below s3/, gcs/, azure/ and web/. No I/O.
 ///
 /// Threads: any; immutable.
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,13 @@ inline std::string_view method_of(Op op) noexcept {
 
 /// Start of every message about a transfer: "GET s3://bucket/key [0, 8388608)".
 std::string describe_transfer(const Request& request, std::string_view root_url);
+
+/// kInvalidArgument for what no presigned URL can do: other than reading, or writing a whole
+/// object; writing a version; a lifetime below a second or above `longest`.
+Status check_presign(const PresignRequest& request, std::chrono::seconds longest);
+
+/// What S3 and Google allow at most.
+inline constexpr std::chrono::seconds kLongestPresigned{std::chrono::hours(7 * 24)};
 
 /// `Config` has `endpoint` and `root_url`, and where keys stand below a prefix, `prefix`.
 template <typename Config>
