@@ -161,6 +161,12 @@ struct StageSource {
   std::uint64_t from_bytes = 0;
 };
 
+/// Lets the pool's thread get memory ready for a data file of `size_bytes`, in parts of
+/// `part_bytes`: a copy into memory that nobody has touched yet takes several times as long.
+/// DataWriter::finish() does so for the next file, which is mostly as large; who knows of the first
+/// one earlier does it before. Does not wait.
+void prepare_memory(SlabPool& pool, std::uint64_t size_bytes, std::uint64_t part_bytes);
+
 /// Writes one data file. Memory comes from the client's pool, a part at a time, and goes back when
 /// the part has arrived.
 class DataWriter {

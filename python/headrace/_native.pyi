@@ -115,6 +115,7 @@ class CheckpointBoxes:
 def checkpoint_layout(
     pieces: Sequence[tuple[str, str, Sequence[int]]], metadata: Mapping[str, str]
 ) -> tuple[bytes, list[tuple[int, int]], int]: ...
+def prepare_checkpoint_memory(store: Store, size: int, part_bytes: int) -> None: ...
 def checkpoint_copy_file(
     source: Store,
     source_key: str,

@@ -393,6 +393,12 @@ void bind_checkpoint(nb::module_& m) {
       .def("copy_blocks", &copy_blocks, nb::arg("object"), nb::arg("held"));
   m.def("checkpoint_layout", &layout_of, nb::arg("pieces"), nb::arg("metadata"));
   m.def(
+      "prepare_checkpoint_memory",
+      [](PyStore& store, std::uint64_t size, std::uint64_t part_bytes) {
+        checkpoint::prepare_memory(*store.client.get()->pool(), size, part_bytes);
+      },
+      nb::arg("store"), nb::arg("size"), nb::arg("part_bytes"));
+  m.def(
       "checkpoint_copy_file",
       [](PyStore& from, const std::string& from_key, PyStore& to, const std::string& to_key,
          std::uint64_t size, std::uint32_t crc32c, std::uint64_t part_bytes,

@@ -128,6 +128,8 @@ class Writer final : public DataWriter {
     }
     HEADRACE_TRY(check_written(*client_, key_, file.etag, file.size_bytes, file.crc32c,
                                options_.check, pause));
+    // Behind the save, which had better use for the processors.
+    prepare_memory(*client_->pool(), layout_.size_bytes(), part_bytes_);
     return file;
   }
 
@@ -507,6 +509,12 @@ Result<std::uint64_t> choose_part_bytes(const StoreClient& client, const DataLay
 }
 
 }  // namespace
+
+void prepare_memory(SlabPool& pool, std::uint64_t size_bytes, std::uint64_t part_bytes) {
+  if (size_bytes == 0 || part_bytes == 0) return;
+  pool.prepare(PartSink::slab_bytes(std::min(size_bytes, part_bytes)),
+               (size_bytes + part_bytes - 1) / part_bytes);
+}
 
 Result<std::unique_ptr<DataWriter>> DataWriter::begin(std::shared_ptr<StoreClient> client,
                                                       std::string key, DataLayout layout,

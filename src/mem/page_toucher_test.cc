@@ -104,6 +104,17 @@ TEST_F(PageToucherTest, ANewLargeSlabHasPagesBeforeItIsWrittenTo) {
   wait_for_pages(slab.bytes());
 }
 
+TEST_F(PageToucherTest, PreparedSlabsHavePagesBeforeTheyAreTaken) {
+  auto pool = SlabPool::create({.limit_bytes = 64 * kMiB});
+  ASSERT_TRUE(pool);
+  (*pool)->prepare(8 * kMiB, 3);
+  std::vector<Slab> slabs;
+  for (int i = 0; i < 3; ++i) {
+    slabs.push_back(*(*pool)->try_acquire(8 * kMiB));
+    wait_for_pages(slabs.back().bytes());
+  }
+}
+
 TEST_F(PageToucherTest, ASlabThatWasDroppedGetsNoPages) {
   auto pool = SlabPool::create({.limit_bytes = 16 * kMiB});
   ASSERT_TRUE(pool);

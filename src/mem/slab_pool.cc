@@ -161,6 +161,25 @@ class PoolImpl final : public SlabPool {
     }
   }
 
+  void prepare(std::size_t size_bytes, std::size_t count) override {
+    if (!check_size(size_bytes).ok()) return;
+    const std::uint32_t index = class_of(size_bytes);
+    if (!is_single(index)) return;
+    const std::uint64_t bytes = class_bytes(index);
+    MutexLock lock(mutex_);
+    SizeClass& c = classes_[index];
+    c.last_use = ++use_count_;  // So that make_room() takes those of all other classes first.
+    while (c.slab_count < count && used_bytes() + (c.warm.size() + 1) * bytes <= limit_bytes_) {
+      make_room(bytes);
+      std::byte* const slab = take_huge(index);
+      if (slab == nullptr) return;
+      commit(bytes);
+      // Behind those that have their pages.
+      c.warm.insert(c.warm.begin(), slab);
+      toucher_.touch({slab, size_bytes});
+    }
+  }
+
   std::uint64_t limit_bytes() const noexcept override { return limit_bytes_; }
   // Written under the mutex; readers want a recent value, not an order.
   std::uint64_t used_bytes() const noexcept override {

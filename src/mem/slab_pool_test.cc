@@ -347,6 +347,41 @@ TEST(SlabPool, HandsOutTheWarmestSharedSlabFirst) {
   EXPECT_EQ(must_share(*pool, kMiB).bytes().data(), warmest);
 }
 
+TEST(SlabPool, PreparesWhatFitsBesideWhatIsInUse) {
+  auto pool = make_pool(64 * kMiB);
+  { const Slab other = must_acquire(*pool, 12 * kMiB); }
+  Slab used = must_acquire(*pool, 8 * kMiB);
+  used.bytes().front() = std::byte{1};
+  pool->prepare(8 * kMiB, 3);  // Two besides the one that is out.
+  EXPECT_EQ(pool->committed_bytes(), (12 + 3 * 8) * kMiB);
+  EXPECT_EQ(pool->used_bytes(), 8 * kMiB);
+  pool->prepare(8 * kMiB, 2);  // There are more.
+  EXPECT_EQ(pool->committed_bytes(), (12 + 3 * 8) * kMiB);
+  pool->prepare(8 * kMiB, 100);  // The other slab, which is free, gives way.
+  EXPECT_EQ(pool->committed_bytes(), 64 * kMiB);
+  EXPECT_EQ(pool->peak_bytes(), 64 * kMiB);
+  std::vector<Slab> all;
+  for (int i = 0; i < 7; ++i) all.push_back(must_acquire(*pool, 8 * kMiB));
+  EXPECT_EQ(pool->try_acquire(8 * kMiB).error().code(), Code::kExhausted);
+  pool->prepare(8 * kMiB, 100);
+  EXPECT_EQ(pool->committed_bytes(), 64 * kMiB);
+}
+
+TEST(SlabPool, PreparesOnlyWhatHasMemoryOfItsOwn) {
+  auto pool = make_pool(64 * kMiB);
+  pool->prepare(0, 5);
+  pool->prepare(65 * kMiB, 5);
+  pool->prepare(64 * kKiB, 5);
+  EXPECT_EQ(pool->committed_bytes(), 0U);
+}
+
+TEST(SlabPool, TakesWhatIsWarmBeforeWhatIsPrepared) {
+  auto pool = make_pool(64 * kMiB);
+  const std::byte* const warm = must_acquire(*pool, 8 * kMiB).bytes().data();
+  pool->prepare(8 * kMiB, 4);
+  EXPECT_EQ(must_acquire(*pool, 8 * kMiB).bytes().data(), warm);
+}
+
 TEST(SlabPool, AcquireReportsTheDeadline) {
   auto pool = make_pool(64 * kKiB);
   Slab all = must_acquire(*pool, 64 * kKiB);
@@ -446,7 +481,9 @@ class PoolModel {
 
   void step() {
     const std::uint64_t chance = random_.below(100);
-    if (held_.empty() || chance < 50) {
+    if (chance < 3) {
+      pool_->prepare(random_.below(std::uint64_t{5} << 20), random_.below(20));
+    } else if (held_.empty() || chance < 50) {
       take();
     } else if (chance < 60) {
       hold(random_.below(held_.size()));

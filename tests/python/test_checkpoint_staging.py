@@ -65,6 +65,34 @@ def test_what_is_strided_comes_back(tmp_path: Path, threads: int) -> None:
         assert got[name].tobytes() == array.tobytes(), name
 
 
+@pytest.mark.parametrize(("whole", "parts"), [(12, 3), (12.5, 4), (90, 8), (0, 0)])
+def test_memory_is_there_before_the_first_save(tmp_path: Path, whole: float, parts: int) -> None:
+    """For as many parts as the state has, and as fit into memory=: a part of 4 MiB and a bit takes 5."""
+    state = {"a": np.zeros(int(whole * 2**20), np.uint8), "step": 1}
+    with Checkpointer(tmp_path, part_bytes=(4 << 20) + 4096, memory="40MiB") as checkpointer:
+
+        def committed() -> int:
+            return int(checkpointer._far.store.stats()["pool.committed_bytes"])
+
+        checkpointer.prepare(state)
+        prepared = committed()
+        assert prepared == parts * (5 << 20)
+        checkpointer.save(1, state).result()
+        saved = committed()
+        checkpointer.prepare(state)
+        assert committed() == (saved if parts < 8 else 40 << 20)  # The others' gives way.
+        assert np.array_equal(checkpointer.load(1)["a"], state["a"])
+
+
+def test_what_cannot_be_saved_is_not_prepared(tmp_path: Path) -> None:
+    checkpointer = Checkpointer(tmp_path)
+    with pytest.raises(hr.InvalidArgumentError, match="no value of a checkpoint"):
+        checkpointer.prepare({"a": object()})
+    checkpointer.close()
+    with pytest.raises(hr.InvalidArgumentError, match="was closed"):
+        checkpointer.prepare({"a": np.zeros(3)})
+
+
 def test_tensors_of_torch_that_lie_nowhere_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of a GPU: none has memory that could be read."""
     torch = pytest.importorskip("torch")
@@ -238,8 +266,8 @@ PROGRAM = """
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
     kind, directory = sys.argv[1:]
-    differential = kind == "differential"
-    with Checkpointer(directory, differential=differential, memory="32MiB", part_bytes=4 << 20) as checkpointer:
+    options = {"differential": kind == "differential", "memory": "32MiB", "part_bytes": 4 << 20}
+    with Checkpointer(directory, **options) as checkpointer:
         small = np.zeros((1000, 1000)).T
         checkpointer.save(1, {"small": small}).result()
         if kind == "torch":
@@ -250,7 +278,7 @@ PROGRAM = """
             state = {"x": np.ones((6000, 8000), np.float32).T, "y": np.ones(48_000_000, np.float32)[::2]}
         before = peak()
         checkpointer.save(3, state).result()
-        if differential:
+        if kind == "differential":
             state["y"][-2] = 2
             assert checkpointer.save(4, state).result().written < 200 << 20
         print(peak() - before)

@@ -4,6 +4,7 @@ has."""
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -122,6 +123,16 @@ class Array:
                 )
             if self.kind == "numpy" and not part.flags.writeable:
                 raise InvalidArgumentError(f"{self.name}: the array to load into is read-only")
+
+    @property
+    def nbytes(self) -> int:
+        """Of the chunks that this process has."""
+        return width_of(self.dtype) * sum(math.prod(chunk.sizes) for chunk in self.chunks)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this process has all of it, in one chunk."""
+        return len(self.chunks) == 1 and self.chunks[0].sizes == self.shape
 
     @property
     def staged_bytes(self) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsFloat
 
+from headrace import _native
 from headrace.base import live
 from headrace.base.option_names import OptionNames, named_options
 from headrace.base.units import parse_bytes
@@ -27,7 +28,7 @@ from headrace.checkpoint.place import Nearest, Place, check_step, read_key
 from headrace.checkpoint.reference import compare
 from headrace.checkpoint.retention import Keep, Kept
 from headrace.checkpoint.reuse import Reuse
-from headrace.checkpoint.saving import Planner, Saving
+from headrace.checkpoint.saving import Planner, Saving, bytes_to_write
 from headrace.checkpoint.sharing import SharedReads, check_share_reads, is_shared
 from headrace.checkpoint.told import raise_told, told
 from headrace.checkpoint.tree import metadata_as_dict
@@ -252,6 +253,15 @@ class Checkpointer(live.Closing):
             # The rest at once: a worker that is being shut down takes nothing more.
             self._worker.submit(self._stage, saving, handle, overwrite, lambda call, *args: call(*args))
         return handle
+
+    def prepare(self, state: Any) -> None:
+        """Gets memory ready for saves of such a state, at most ``memory``, so that the first save blocks no
+        longer than the others. Returns at once; a thread asks the system for the memory while the job goes
+        on. Nobody must call it: without, the first save does it. Of one rank; no other need call it."""
+        self._check_open()
+        size = bytes_to_write(_values_of(state), self._options.allow_pickle, self._group.world_size)
+        near = self._near or self._far
+        _native.prepare_checkpoint_memory(near.native, size, self._options.part_bytes)
 
     def _stage(
         self, saving: Saving, handle: SaveHandle, overwrite: bool, then: Callable[..., Any]

@@ -31,7 +31,7 @@ from headrace.checkpoint.tree import DICTS, Node, check_metadata, flatten
 from headrace.checkpoint.values import ValueWatch
 from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, UnavailableError
 
-__all__ = ["Planner", "Saving"]
+__all__ = ["Planner", "Saving", "bytes_to_write"]
 
 _log = logging.getLogger("headrace.checkpoint")
 
@@ -60,7 +60,7 @@ class Planner:
         """Raises InvalidArgumentError where ranks contradict one another; on all of them."""
         mine = had(list(arrays.values()))
         structure = _digest(mine)
-        whole = {name: each for name, each in arrays.items() if _is_whole(each)}
+        whole = {name: each for name, each in arrays.items() if each.is_whole}
         samples = {} if self._group.world_size == 1 else {name: each.sample() for name, each in whole.items()}
         # A rank that gave a save up may have an older plan than the others.
         known = self._made_in if structure == self._structure else ""
@@ -109,8 +109,10 @@ class Planner:
         return [Had(arrays[first[digest]], layouts) for digest, layouts in told]
 
 
-def _is_whole(array: Array) -> bool:
-    return len(array.chunks) == 1 and array.chunks[0].sizes == array.shape
+def bytes_to_write(state: Any, allow_pickle: bool, world_size: int) -> int:
+    """About how much a rank writes of a state: of what it has whole, its share. Raises as :class:`Saving`."""
+    arrays = [describe(name, value) for name, value in flatten(state, allow_pickle)[1].items()]
+    return sum(each.nbytes // (world_size if each.is_whole else 1) for each in arrays)
 
 
 class Saving:
