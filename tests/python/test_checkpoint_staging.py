@@ -84,6 +84,15 @@ def test_memory_is_there_before_the_first_save(tmp_path: Path, whole: float, par
         assert np.array_equal(checkpointer.load(1)["a"], state["a"])
 
 
+def test_memory_for_the_next_save_is_there_behind_one(tmp_path: Path) -> None:
+    state = {"a": np.zeros(40 << 20, np.uint8)}
+    with Checkpointer(tmp_path, part_bytes=(4 << 20) + 4096, memory="100MiB") as checkpointer:
+        checkpointer.save(1, state).result()
+        stats = checkpointer._far.store.stats()
+        assert stats["pool.committed_bytes"] >= 10 * (5 << 20)
+        assert stats["pool.used_bytes"] == 0
+
+
 def test_what_cannot_be_saved_is_not_prepared(tmp_path: Path) -> None:
     checkpointer = Checkpointer(tmp_path)
     with pytest.raises(hr.InvalidArgumentError, match="no value of a checkpoint"):
