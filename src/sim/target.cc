@@ -90,14 +90,14 @@ std::string_view bucket_of_host(std::string_view host) {
 }  // namespace
 
 std::string_view kind_name(Kind kind) noexcept {
-  constexpr std::array<std::string_view, static_cast<std::size_t>(Kind::kCount)> kNames = {
+  constexpr std::array<std::string_view, static_cast<std::size_t>(Kind::kCount)> kKindNames = {
       "get_object",     "head_object",   "put_object",    "copy_object",    "delete_object",
       "delete_objects", "list_objects",  "list_versions", "list_buckets",   "head_bucket",
       "create_bucket",  "delete_bucket", "get_location",  "get_versioning", "get_attributes",
       "post_form",      "create_upload", "upload_part",   "copy_part",      "complete_upload",
       "abort_upload",   "list_parts",    "list_uploads",  "create_session", "admin",
       "invalid"};
-  return kNames[static_cast<std::size_t>(kind)];
+  return kKindNames[static_cast<std::size_t>(kind)];
 }
 
 bool is_directory_bucket(std::string_view bucket) noexcept { return bucket.ends_with("--x-s3"); }
