@@ -62,7 +62,7 @@ class FakeLoader final : public Loader {
 
  private:
   static Status none() { return Status(Code::kUnsupported, "a fake loader has none"); }
-  const BatchSchema schema_;
+  const BatchSchema schema_ = {};
 };
 
 }  // namespace headrace::feed_test
