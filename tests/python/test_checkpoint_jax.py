@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -13,13 +14,14 @@ from headrace.checkpoint import Checkpointer
 
 HERE = Path(__file__).parent
 NOT_THERE = 77
+DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+"""Of each process."""
 
 
 def run(tmp_path: Path, program: str, *arguments: str | Path) -> None:
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
         [need_tensorflow(), HERE / program, *arguments],
-        env=os.environ | package_alone(tmp_path) | flags,
+        env=os.environ | package_alone(tmp_path) | DEVICES,
         capture_output=True,
         text=True,
         timeout=200,
@@ -32,6 +34,31 @@ def run(tmp_path: Path, program: str, *arguments: str | Path) -> None:
 
 def test_sharded_arrays_of_jax_come_back_however_they_are_sharded_then(tmp_path: Path) -> None:
     run(tmp_path, "checkpoint_jax.py", tmp_path / "run")
+
+
+def test_processes_of_jax_save_and_load_together(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    program = [need_tensorflow(), HERE / "checkpoint_jax_ranks.py", tmp_path / "run", port]
+    environment = os.environ | package_alone(tmp_path) | DEVICES
+    ranks = [
+        subprocess.Popen(
+            [*program, str(rank), "2"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        said = [rank.communicate(timeout=200)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(said)
+    run(tmp_path, "checkpoint_jax_ranks.py", tmp_path / "run", port, "0", "1")
 
 
 @pytest.mark.parametrize("part", ["registered", "optax", "flax", "equinox"])

@@ -1,4 +1,5 @@
-"""Which rank this process is: from torch.distributed, or from what the launcher of the process set."""
+"""Which rank this process is: from torch.distributed or jax.distributed, or from what the launcher of the
+process set."""
 
 from __future__ import annotations
 
@@ -15,9 +16,11 @@ __all__ = [
     "find_rank",
     "given_rank",
     "group_rank",
+    "jax_rank",
     "local_world_size",
     "rank_so_far",
     "recorded_rank",
+    "torch_rank",
     "torchrun_rank",
 ]
 
@@ -38,7 +41,22 @@ class Rank(NamedTuple):
 
 
 def group_rank() -> Rank | None:
-    """Rank in the process group of torch.distributed, when it is initialised."""
+    """Rank in the process group of torch.distributed, else among the processes of jax.distributed, where that
+    is initialised."""
+    return torch_rank() or jax_rank()
+
+
+def jax_rank() -> Rank | None:
+    """Of jax.distributed alone. Asked of what initialize() was told: jax.process_index() would start the
+    devices."""
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    if state is None or state.client is None:
+        return None
+    return Rank(state.process_id, state.num_processes)
+
+
+def torch_rank() -> Rank | None:
+    """Of torch.distributed alone."""
     torch = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
@@ -127,8 +145,9 @@ def _told_rank() -> Rank | None:
 
 
 def find_rank() -> Rank:
-    """Of torch.distributed when it is initialised, else of RANK and WORLD_SIZE, else of Open MPI's, PMI's or
-    Slurm's variables, else (0, 1). Raises InvalidArgumentError where only half of a pair is set."""
+    """Of torch.distributed or jax.distributed when it is initialised, else of RANK and WORLD_SIZE, else of
+    Open MPI's, PMI's or Slurm's variables, else (0, 1). Raises InvalidArgumentError where only half of a pair
+    is set."""
     return _told_rank() or Rank(0, 1)
 
 

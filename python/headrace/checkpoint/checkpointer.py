@@ -73,7 +73,7 @@ class Checkpointer(live.Closing):
 
     A state is a tree of dicts, lists and tuples with arrays (torch, DTensor, numpy, JAX), numbers, text and
     bytes; what has ``state_dict()`` may stand in the outermost dict as itself. Named tuples and pytrees that
-    are registered with JAX are saved by the names of their fields. With torch.distributed
+    are registered with JAX are saved by the names of their fields. With torch.distributed or jax.distributed
     initialised all ranks save and load together: each writes what it alone has, and its share of what several
     have.
 
@@ -113,7 +113,7 @@ class Checkpointer(live.Closing):
         by one of them, which hands it to the others (over gloo), where it is more than 8 MiB; each byte is
         then read once. ``"always"``: however little, and from directories too; ``"never"``: each rank reads
         what it needs.
-    :param group: the ranks that save together; default: those of torch.distributed.
+    :param group: the ranks that save together; default: those of torch.distributed or jax.distributed.
     :param options: of the store, as :class:`headrace.Store` takes them.
 
     Threads: one at a time, the same on all ranks.

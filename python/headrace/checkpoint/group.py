@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
-from headrace.base.ranks import find_rank, group_rank
+from headrace.base.ranks import Rank, find_rank, jax_rank, torch_rank
 from headrace.checkpoint.exchange import Exchange, TorchExchange
 from headrace.errors import DeadlineError, InvalidArgumentError
 
 __all__ = ["Group", "KeyValues", "find_group"]
 
 _POLL_SECONDS = 0.005
+_PIECE = 1 << 20
+"""Characters, of JSON and so of ASCII."""
+_ANSWER_MS = 60_000
+"""In which jax.distributed answers what it has."""
 _numbers = itertools.count()
 
 
@@ -104,25 +109,72 @@ class Group:
 
 
 def find_group(timeout: float) -> Group:
-    """That of torch.distributed where it is initialised; else this process alone. Raises InvalidArgumentError
-    for one of several processes that have no way to agree."""
-    here = group_rank()
-    if here is None:
-        started = find_rank()
-        if started.world_size > 1:
-            raise InvalidArgumentError(
-                f"this is rank {started.rank} of {started.world_size}, which have to agree on checkpoints: "
-                "call torch.distributed.init_process_group() before, or give Checkpointer(group=...)"
-            )
-    if here is None or here.world_size == 1:
+    """That of torch.distributed or jax.distributed where it is initialised; else this process alone. Raises
+    InvalidArgumentError for one of several processes that have no way to agree."""
+    if here := torch_rank():
+        return _group_of(here, _TorchKeys(), timeout, TorchExchange(timeout))
+    if here := jax_rank():
+        return _group_of(here, _JaxKeys(), timeout)
+    started = find_rank()
+    if started.world_size > 1:
+        raise InvalidArgumentError(
+            f"this is rank {started.rank} of {started.world_size}, which have to agree on checkpoints: call "
+            "torch.distributed.init_process_group() or jax.distributed.initialize() before, or give "
+            "Checkpointer(group=...)"
+        )
+    return Group(timeout=timeout)
+
+
+def _group_of(here: Rank, keys: KeyValues, timeout: float, exchange: Exchange | None = None) -> Group:
+    if here.world_size == 1:
         return Group(timeout=timeout)
-    return Group(here.rank, here.world_size, _OwnKeys(), timeout, TorchExchange(timeout))
+    return Group(here.rank, here.world_size, keys, timeout, exchange)
 
 
-class _OwnKeys:
-    """Keys of one group in the store of torch.distributed. Groups are numbered when they say something first,
-    which all ranks do together: one that a single rank has opened, to look, says nothing and takes no
-    number."""
+# Groups are numbered when they say something first, which all ranks do together: one that a single rank has
+# opened, to look, says nothing and takes no number.
+
+
+class _JaxKeys:
+    """Keys of one group in the key-value store of jax.distributed. Values go there in pieces, as a message of
+    gRPC has 4 MiB at most, and are there when their number of pieces is."""
+
+    @cached_property
+    def _prefix(self) -> str:
+        return f"headrace/checkpoint/{next(_numbers)}"
+
+    @property
+    def _client(self) -> Any:
+        return sys.modules["jax._src.distributed"].global_state.client
+
+    def set(self, key: str, value: str) -> None:
+        pieces = [value[at : at + _PIECE] for at in range(0, len(value), _PIECE)]
+        for number, piece in enumerate(pieces):
+            self._client.key_value_set(f"{self._prefix}/piece/{key}/{number}", piece)
+        self._client.key_value_set(f"{self._prefix}/count/{key}", str(len(pieces)))
+
+    def get(self, key: str) -> bytes:
+        count = int(self._get(f"{self._prefix}/count/{key}"))
+        return "".join(self._get(f"{self._prefix}/piece/{key}/{n}") for n in range(count)).encode()
+
+    def _get(self, key: str) -> str:
+        value: str = self._client.blocking_key_value_get(key, _ANSWER_MS)
+        return value
+
+    def check(self, keys: list[str]) -> bool:
+        wanted = {f"{self._prefix}/count/{key}" for key in keys}
+        folders = {key.rpartition("/")[0] for key in wanted}
+        there = (name for folder in folders for name, _ in self._client.key_value_dir_get(f"{folder}/"))
+        return wanted <= set(there)
+
+    def delete_key(self, key: str) -> bool:
+        self._client.key_value_delete(f"{self._prefix}/count/{key}")
+        self._client.key_value_delete(f"{self._prefix}/piece/{key}/")
+        return True
+
+
+class _TorchKeys:
+    """Keys of one group in the store of torch.distributed."""
 
     @cached_property
     def _store(self) -> Any:

@@ -293,7 +293,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         if group is not None and group != self._rank:
             raise InvalidArgumentError(
                 f"the loader began as rank {self._rank.rank} of {self._rank.world_size}, and "
-                f"torch.distributed now says rank {group.rank} of {group.world_size}: make the process group "
+                f"the process group now says rank {group.rank} of {group.world_size}: make the process group "
                 "before the first batch, or give rank= and world_size="
             )
 
