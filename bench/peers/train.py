@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Emulated training of resnet50 as `headrace bench train` does it, fed by Headrace and by its peers.
+"""Emulated training as `headrace bench train` does it, fed by Headrace and by its peers.
 
-    pip install mosaicml-streaming webdataset; DALI by --path dali=DIR
-    bench/peers/train.py --rounds 3 [--samples 3200] [--epochs 3] [--loaders headrace,dali]
+    pip install mosaicml-streaming webdataset litdata obstore; DALI by --path dali=DIR
+    bench/peers/train.py --workload resnet50 --rounds 3 [--samples 3200] [--epochs 3]
+                         [--loaders headrace,dali]
 
-One H100: batches of 400 records of 114,660 random bytes, 224 ms a step, which it sleeps. The same records lie
-as TFRecord, MDS and tar files, served by `headrace sim` (profile none) on loopback; DALI reads the local
-TFRecord files. Each loader delivers what is stored, as it is cheapest for it: nothing is decoded. Each run is
+One H100, which sleeps for the published time of a step. The same random records, of the published sizes, lie
+in the published container (TFRecord, npz), as MDS, LitData and tar files (144 MB of them, or one larger
+record, to a file), served by `headrace sim` (profile none) on loopback; DALI reads the published container
+in local files. Each loader delivers what is stored, as it is cheapest for it: nothing is decoded. Each run is
 a fresh process with an empty cache, interleaved; CPU is user and system time of it and its children from the
 end of the imports on, without the simulator's. Peers run --workers processes or threads that stay from epoch
 to epoch. Accelerators a core: utilisation divided by cores used, CPU by the seconds of the epochs, as
-`headrace bench train` has it.
+`headrace bench train` has it. All of it lies in memory: some five times the samples.
 """
 
 from __future__ import annotations
@@ -31,14 +33,12 @@ from typing import Any
 from tokens import cpu_seconds, empty_cache, make_parser, named, run_peer, start_simulator
 
 from headrace.bench import emulation
-from headrace.bench.generate import generate
+from headrace.bench.generate import generate, record_sizes
 from headrace.bench.utilisation import summarize
-from headrace.bench.workloads import WORKLOADS
+from headrace.bench.workloads import Workload, find_workload
 
-WORKLOAD = WORKLOADS["resnet50"]
-STEP_SECONDS = WORKLOAD.compute_seconds["h100"]
-BATCH = WORKLOAD.batch_size
-FILE_SAMPLES = WORKLOAD.samples_per_file
+SHARD_BYTES = 144 << 20
+WORKLOADS = ("resnet50", "cosmoflow", "unet3d")
 
 
 class Epochs:
@@ -54,33 +54,50 @@ class Epochs:
         """The process ends anyway."""
 
 
-def records(count: int) -> Iterator[bytes]:
+def records(workload: Workload, count: int) -> Iterator[bytes]:
     import numpy as np
 
     random = np.random.Generator(np.random.SFC64(1))
-    for _ in range(count):
-        yield random.bytes(round(WORKLOAD.record_bytes))
+    for size in record_sizes(workload, count):
+        yield random.bytes(size)
 
 
-def prepare(data: Path, count: int) -> None:
-    if (data / ".done").exists() and (data / ".done").read_text() == str(count):
+def prepare(data: Path, workload: Workload, count: int) -> None:
+    done = f"{workload.name} {count}"
+    if (data / ".done").exists() and (data / ".done").read_text() == done:
         return
     shutil.rmtree(data, ignore_errors=True)
     bucket = data / "buckets" / "bench"
     (bucket / "wds").mkdir(parents=True)
-    generate(WORKLOAD, str(bucket / "tfrecord"), count)
+    generate(workload, str(bucket / "own"), count)
     from streaming import MDSWriter
 
-    with MDSWriter(out=str(bucket / "mds"), columns={"image": "bytes"}, size_limit=144 << 20) as mds:
-        for record in records(count):
+    with MDSWriter(out=str(bucket / "mds"), columns={"image": "bytes"}, size_limit=SHARD_BYTES) as mds:
+        for record in records(workload, count):
             mds.write({"image": record})
-    for first in range(0, count, FILE_SAMPLES):
-        write_tar(
-            bucket / "wds" / f"{first:06}.tar",
-            first,
-            itertools.islice(records(count), first, first + FILE_SAMPLES),
-        )
-    (data / ".done").write_text(str(count))
+    import litdata
+
+    litdata.optimize(
+        fn=as_samples,
+        inputs=[(workload, count)],
+        output_dir=str(bucket / "litdata"),
+        chunk_bytes="64MB",
+        num_workers=1,
+    )
+    step = samples_of_shard(workload)
+    every = records(workload, count)
+    for first in range(0, count, step):
+        write_tar(bucket / "wds" / f"{first:06}.tar", first, itertools.islice(every, step))
+    (data / ".done").write_text(done)
+
+
+def samples_of_shard(workload: Workload) -> int:
+    return max(1, round(SHARD_BYTES / workload.record_bytes))
+
+
+def as_samples(which: tuple[Workload, int]) -> Iterator[dict[str, bytes]]:
+    for record in records(*which):
+        yield {"image": record}
 
 
 def write_tar(path: Path, first: int, records: Iterator[bytes]) -> None:
@@ -91,21 +108,45 @@ def write_tar(path: Path, first: int, records: Iterator[bytes]) -> None:
             tar.addfile(info, BytesIO(record))
 
 
-def whole(batches: Any) -> Iterator[Any]:
-    return (batch for batch in batches if size_of(batch) == BATCH)
-
-
-def size_of(batch: Any) -> int:
-    return len(batch["image"] if isinstance(batch, dict) else batch)
+def whole(batches: Any, size: int) -> Iterator[Any]:
+    return (batch for batch in batches if len(batch) == size)
 
 
 def headrace_epochs(endpoint: str, args: argparse.Namespace) -> Epochs:
     import headrace as hr
 
+    # What a container of arrays is made of is the user's to decode: files as they are.
+    options = {"format": "raw", "columns": ["data"]} if args.workload == "unet3d" else {}
     loader = hr.Loader(
-        "s3://bench/tfrecord", endpoint=endpoint, batch_size=BATCH, epoch_end="drop", ragged="arrow"
+        "s3://bench/own",
+        endpoint=endpoint,
+        batch_size=args.batch,
+        epoch_end="drop",
+        ragged="arrow",
+        **options,
     )
     return Epochs(lambda: iter(loader))
+
+
+def litdata_epochs(endpoint: str, args: argparse.Namespace) -> Epochs:
+    import litdata
+
+    # Its obstore path refuses plain HTTP unless told.
+    downloader = litdata.streaming.downloader
+    downloader._OBSTORE_CLIENT_OPTIONS = {**(downloader._OBSTORE_CLIENT_OPTIONS or {}), "allow_http": True}
+    options = {
+        "endpoint_url": endpoint,
+        "config": __import__("botocore.config").config.Config(s3={"addressing_style": "path"}),
+    }
+    dataset = litdata.StreamingDataset(
+        input_dir=litdata.streaming.resolver.Dir(path=str(args.cache), url="s3://bench/litdata"),
+        shuffle=True,
+        storage_options=options,
+        drop_last=False,
+    )
+    # Without workers: of two, one reads chunks that the other has not brought to their end.
+    loader = litdata.StreamingDataLoader(dataset, batch_size=args.batch, num_workers=0, collate_fn=as_it_is)
+    return Epochs(lambda: whole(loader, args.batch))
 
 
 def mosaic_epochs(endpoint: str, args: argparse.Namespace) -> Epochs:
@@ -113,15 +154,17 @@ def mosaic_epochs(endpoint: str, args: argparse.Namespace) -> Epochs:
     from torch.utils.data import DataLoader
 
     os.environ["S3_ENDPOINT_URL"] = endpoint
-    dataset = StreamingDataset(remote="s3://bench/mds", local=str(args.cache), shuffle=True, batch_size=BATCH)
+    dataset = StreamingDataset(
+        remote="s3://bench/mds", local=str(args.cache), shuffle=True, batch_size=args.batch
+    )
     loader = DataLoader(
         dataset,
-        batch_size=BATCH,
+        batch_size=args.batch,
         num_workers=args.workers,
         collate_fn=as_it_is,
         persistent_workers=args.workers > 0,
     )
-    return Epochs(lambda: whole(loader))
+    return Epochs(lambda: whole(loader, args.batch))
 
 
 def as_it_is(samples: Any) -> list[bytes]:
@@ -138,12 +181,12 @@ def webdataset_epochs(endpoint: str, args: argparse.Namespace) -> Epochs:
         webdataset.WebDataset(urls, shardshuffle=100, empty_check=False)
         .shuffle(1000)
         .to_tuple("bin")
-        .batched(BATCH, collation_fn=firsts, partial=False)
+        .batched(args.batch, collation_fn=firsts, partial=False)
     )
     # Each worker has tars of its own.
     workers = min(args.workers, len(urls))
     loader = DataLoader(dataset, batch_size=None, num_workers=workers, persistent_workers=workers > 0)
-    return Epochs(lambda: whole(loader))
+    return Epochs(lambda: whole(loader, args.batch))
 
 
 def firsts(samples: Any) -> list[bytes]:
@@ -153,18 +196,22 @@ def firsts(samples: Any) -> list[bytes]:
 def dali_epochs(endpoint: str, args: argparse.Namespace) -> Epochs:
     from nvidia.dali import fn, pipeline_def, tfrecord  # type: ignore[import-not-found]
 
-    files = sorted(map(str, (args.data / "buckets/bench/tfrecord").glob("*.tfrecord")))
-    indexes = [index_of(Path(name), args.cache) for name in files]
+    own = args.data / "buckets/bench/own"
+    files = sorted(str(path) for path in own.iterdir() if path.suffix in (".tfrecord", ".npz"))
+    has_records = files[0].endswith(".tfrecord")
+    indexes = [index_of(Path(name), args.cache) for name in files] if has_records else []
 
-    @pipeline_def(batch_size=BATCH, num_threads=args.workers, device_id=None)  # type: ignore[untyped-decorator]
+    @pipeline_def(batch_size=args.batch, num_threads=args.workers, device_id=None)  # type: ignore[untyped-decorator]
     def pipeline() -> Any:
+        if not has_records:
+            return fn.readers.file(files=files, random_shuffle=True)[0]
         features = {"image": tfrecord.FixedLenFeature((), tfrecord.string, "")}
         found = fn.readers.tfrecord(path=files, index_path=indexes, features=features, random_shuffle=True)
         return found["image"]
 
     running = pipeline()
     running.build()
-    steps = args.samples // BATCH
+    steps = args.samples // args.batch
     return Epochs(lambda: (list(running.run()[0]) for _ in range(steps)))
 
 
@@ -184,6 +231,7 @@ def index_of(path: Path, directory: Path) -> str:
 LOADERS: dict[str, tuple[str, Callable[[str, argparse.Namespace], Epochs]]] = {
     "headrace": ("headrace", headrace_epochs),
     "mosaicml-streaming": ("streaming", mosaic_epochs),
+    "litdata": ("litdata", litdata_epochs),
     "webdataset": ("webdataset", webdataset_epochs),
     "dali": ("nvidia.dali", dali_epochs),
 }
@@ -192,18 +240,20 @@ LOADERS: dict[str, tuple[str, Callable[[str, argparse.Namespace], Epochs]]] = {
 def child(args: argparse.Namespace) -> None:
     module, make = LOADERS[args.child]
     __import__(module)
-    if args.child in ("mosaicml-streaming", "webdataset"):
+    if args.child in ("mosaicml-streaming", "litdata", "webdataset"):
         __import__("torch")
+    workload = find_workload(args.workload)
+    step_seconds, args.batch = workload.compute_seconds["h100"], workload.batch_size
     cpu = cpu_seconds()
     loading = make(args.endpoint, args)
-    logs = emulation.train([loading], epochs=args.epochs, compute_seconds=STEP_SECONDS)
+    logs = emulation.train([loading], epochs=args.epochs, compute_seconds=step_seconds)
     del loading  # Workers end, and their CPU counts.
     row = summarize(
         logs,
-        compute_seconds=STEP_SECONDS,
-        samples_per_step=BATCH,
-        record_bytes=WORKLOAD.record_bytes,
-        bar=WORKLOAD.bar,
+        compute_seconds=step_seconds,
+        samples_per_step=args.batch,
+        record_bytes=workload.record_bytes,
+        bar=workload.bar,
     )
     cpu = cpu_seconds() - cpu
     cores = cpu / sum(row["epoch_seconds"])
@@ -226,7 +276,7 @@ def child(args: argparse.Namespace) -> None:
 def run_child(name: str, endpoint: str, args: argparse.Namespace) -> dict[str, Any]:
     cache = empty_cache(args.data)
     command = [sys.executable, __file__, "--child", name, "--endpoint", endpoint, "--cache", str(cache)]
-    for option in ("data", "workers", "samples", "epochs"):
+    for option in ("data", "workload", "workers", "samples", "epochs"):
         command += [f"--{option}", str(getattr(args, option))]
     return run_peer(name, command, args.path)
 
@@ -245,6 +295,7 @@ def summary(results: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     parser = make_parser(__doc__, "/dev/shm/headrace-train")
+    parser.add_argument("--workload", choices=WORKLOADS, default="resnet50")
     parser.add_argument("--samples", type=int, default=3200)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
@@ -259,7 +310,7 @@ def main() -> None:
     if args.child:
         child(args)
         return
-    prepare(args.data, args.samples)
+    prepare(args.data, find_workload(args.workload), args.samples)
     simulator, endpoint = start_simulator(args.data, "--unsigned")
     try:
         results = [
