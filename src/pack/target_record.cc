@@ -35,8 +35,8 @@ using nlohmann::json;
 using pack_detail::python_json;
 using pack_detail::ShardNames;
 
-constexpr const char* kPlan = ".hrpack.json";
-constexpr const char* kFinished = ".hrpack.done.json";
+constexpr const char* kPlan = detail::kPackPlan.data();
+constexpr const char* kFinished = detail::kPackFinished.data();
 constexpr const char* kWork = ".hrpack/";
 constexpr const char* kRun = ".hrpack/run.json";
 constexpr const char* kRecords = ".hrpack/done/";

@@ -12,6 +12,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <span>
 
 #include "shard/dataset/format_driver.h"
 #include "shard/dataset/name_parts.h"
@@ -148,6 +150,34 @@ Candidates sort_candidates(std::vector<ObjectInfo> listing) {
   return out;
 }
 
+namespace {
+
+/// Of the root, or of a folder below it.
+Status refuse_unfinished(const std::string& url, std::span<const ObjectInfo> listing) {
+  std::set<std::string_view> begun;
+  std::set<std::string_view> finished;
+  for (const ObjectInfo& object : listing) {
+    const std::string_view name = base_name(object.key);
+    const std::string_view folder =
+        std::string_view(object.key).substr(0, object.key.size() - name.size());
+    if (name == kPackPlan) begun.insert(folder);
+    if (name == kPackFinished) finished.insert(folder);
+  }
+  for (const std::string_view folder : begun) {
+    if (finished.contains(folder)) continue;
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format(
+            "{}: is a part of a dataset: `headrace pack` into it, or a writer, has not come "
+            "to its end ({}{} is there, {} is not); run the same again, which goes on, or "
+            "empty it; keys= reads single files of it",
+            url, folder, kPackPlan, kPackFinished));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Candidates> list_candidates(const BuildContext& context) {
   const std::string& url = context.store.url();
   if (!context.options.keys.empty()) {
@@ -160,6 +190,7 @@ Result<Candidates> list_candidates(const BuildContext& context) {
     return Status(Code::kNotFound,
                   fmt::format("{}: no dataset there ({})", url, listing.error().message()));
   }
+  HEADRACE_TRY(refuse_unfinished(url, *listing));
   Candidates out = sort_candidates(*std::move(listing));
   if (out.all.empty())
     return Status(Code::kNotFound, fmt::format("{}: no dataset there (no files)", url));

@@ -23,7 +23,13 @@ struct Candidates {
   std::vector<ObjectInfo> lines;
 };
 
-/// Lists the root, or looks up options.keys. Errors: kNotFound (nothing there, a key is missing),
+/// What a pack puts at the root before its first shard, and behind its last: its plan, and the word
+/// that all of it is there.
+inline constexpr std::string_view kPackPlan = ".hrpack.json";
+inline constexpr std::string_view kPackFinished = ".hrpack.done.json";
+
+/// Lists the root, or looks up options.keys. Errors: kNotFound (nothing there, a key is missing);
+/// kInvalidArgument (a pack into the root was not finished: nobody would miss what is not there);
 /// those of the store.
 Result<Candidates> list_candidates(const BuildContext& context);
 

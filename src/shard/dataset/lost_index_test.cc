@@ -114,6 +114,37 @@ TEST_F(LostIndex, NamesTheFoldersThatHaveOne) {
   expect_message("open the folder");
 }
 
+TEST_F(LostIndex, IsSaidOfAPackThatDidNotComeToItsEnd) {
+  const std::string tar = testing::make_tar({{"a.x", "1"}, {"b.x", "2"}});
+  for (const char* folder : {"", "train/"}) {
+    SCOPED_TRACE(folder);
+    store_.shared().objects.clear();
+    const std::string root = folder;
+    store_.set(root + "shard-000000.tar", tar);
+    EXPECT_EQ(code(), Code::kOk);
+    store_.set(root + ".hrpack.json", "{}");
+    for (const Format format : {Format::kAuto, Format::kWebDataset, Format::kRaw}) {
+      EXPECT_EQ(code(with_format(format)), Code::kInvalidArgument);
+      expect_message(root + ".hrpack.json is there");
+    }
+    DatasetOptions one;
+    one.keys = {root + "shard-000000.tar"};
+    EXPECT_EQ(code(one), Code::kOk);
+    store_.set(root + ".hrpack.done.json", "{}");
+    EXPECT_EQ(code(), Code::kOk);
+  }
+  // Of another folder.
+  store_.set("other/.hrpack.json", "{}");
+  EXPECT_EQ(code(), Code::kInvalidArgument);
+  // Without its index.json, which comes at the end.
+  store_.shared().objects.clear();
+  testing::make_mds(store_, {.shard_count = 3});
+  store_.set(".hrpack.json", "{}");
+  forget_index();
+  EXPECT_EQ(code(), Code::kInvalidArgument);
+  expect_message("run the same again");
+}
+
 TEST_F(LostIndex, LeavesFilesThatOnlyLookALittleLikeShards) {
   std::string numbers;
   for (std::uint32_t i = 0; i < 1000; ++i) testing::append_u32(numbers, i);
