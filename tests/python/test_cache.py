@@ -245,6 +245,22 @@ def test_a_cache_without_a_limit_takes_the_first_that_is_named(tmp_path: Path) -
         hr.Store("memory://x", cache=tmp_path / "cache", cache_limit="2MB")
 
 
+def test_the_command_line_counts_bytes_once(tmp_path: Path, cli: Callable[..., Done]) -> None:
+    cache = str(tmp_path / "cache")
+    (tmp_path / "served" / "b").mkdir(parents=True)
+    (tmp_path / "served" / "b" / "x").write_bytes(bytes(4_000_000))
+    with (
+        simulator.Server(str(tmp_path / "served")) as server,
+        hr.Store("s3://b", cache=cache, **where(server)) as store,
+    ):
+        for begin, end in ((0, 2_000_000), (1_500_000, 3_000_000), (1_600_000, 1_700_000)):
+            store.get_range("x", begin, end - begin)
+    files = cli("cache", "ls", cache, "--extents", "--json").json()
+    assert sum(each["length"] for each in files) > 3_000_000
+    (row,) = cli("cache", "ls", cache, "--json").json()
+    assert (row["size"], row["cached"]) == (4_000_000, 3_000_000)
+
+
 def test_the_command_line_looks_into_it(root: Path, tmp_path: Path, cli: Callable[..., Done]) -> None:
     cache = str(tmp_path / "cache")
     with (

@@ -193,9 +193,10 @@ def fetch(
         return
     _print_rows(rows)
     text = (
-        f"recommended: reads of {format_bytes(advice['part_bytes'])}, "
-        f"max_in_flight={advice['max_in_flight']} ({advice['gb_per_s']:.2f} GB/s with "
-        f"{format_bytes(advice['memory_bytes'])} under way)"
+        f"best here: {advice['max_in_flight']} reads of {format_bytes(advice['part_bytes'])} under way, "
+        f"{advice['gb_per_s']:.2f} GB/s with {format_bytes(advice['memory_bytes'])}. Readers find that by "
+        "themselves; max_in_flight= of a Loader, Dataset or Store is the most that they try, block_bytes= "
+        "what a loader reads at once"
     )
     if advice["collapses_at"]:
         text += f"; throughput falls again from {advice['collapses_at']} on"
