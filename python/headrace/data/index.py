@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import _native
 from headrace.base.new_file import new_file
+from headrace.base.packages import telling_missing_package
 from headrace.base.progress import progress_bar
 from headrace.errors import InvalidArgumentError
 from headrace.sources.formats import check_format
@@ -30,7 +31,7 @@ def build_index(
     index_cache: str,
     options: DatasetOptions,
 ) -> bytes:
-    with progress_bar("indexing", "shards") as report:
+    with telling_missing_package(store.url), progress_bar("indexing", "shards") as report:
         return _native.build_index(
             store,
             format=format,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from headrace import _native
 from headrace.base.option_names import OptionNames
+from headrace.base.packages import missing_package
 from headrace.base.units import parse_bytes, whole_number
-from headrace.errors import InvalidArgumentError, UnsupportedError
+from headrace.errors import InvalidArgumentError
 from headrace.loader.peer_names import LOADER_PEERS
 from headrace.loader.quarantine import Quarantine
 from headrace.sources import orders
@@ -185,6 +186,6 @@ def _find_to_arrow(ragged: str) -> Callable[[_native.ArrowColumn], object] | Non
         return None
     try:
         import pyarrow as pa  # type: ignore[import-untyped]
-    except ImportError:
-        raise UnsupportedError('ragged="arrow" needs pyarrow: pip install pyarrow') from None
+    except ImportError as error:
+        raise missing_package('ragged="arrow" needs', "pyarrow", error) from None
     return cast("Callable[[_native.ArrowColumn], object]", pa.array)

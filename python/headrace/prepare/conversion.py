@@ -25,6 +25,7 @@ from headrace.prepare.option_names import writing_names
 from headrace.prepare.target import PackTarget
 from headrace.prepare.writers import (
     DEFAULT_SHARD_BYTES,
+    need_packages,
     writer_class,
 )
 from headrace.sources.options import DatasetOptions
@@ -158,6 +159,7 @@ def convert(
     """
     _CONVERT_NAMES.check(options)
     refuse_memory(target)
+    need_packages(format)
     size = parse_bytes(shard_bytes, "shard_bytes")
     memory_bytes = parse_bytes(memory, "memory")
     reading: dict[str, Any] = {**(dataset_options or {}), "split": _one_split(split, dataset_options or {})}

@@ -20,6 +20,7 @@ from headrace.base.option_names import named_options
 from headrace.base.units import parse_bytes
 from headrace.data.mds_values import TYPE_BYTES, save_image, save_pil, save_shape
 from headrace.data.rows import Column
+from headrace.data.tables.arrow import arrow
 from headrace.errors import CorruptError, InvalidArgumentError, UnsupportedError
 from headrace.prepare.option_names import writing_names
 from headrace.prepare.target import PackTarget, content_digest
@@ -369,9 +370,7 @@ class RowShards:
     """Makes Parquet files of rows; the counterpart of _native.ShardBuilder."""
 
     def __init__(self, columns: Sequence[ColumnSpec], compression: str) -> None:
-        import pyarrow as pa  # type: ignore[import-untyped]
-
-        self._pa = pa
+        self._pa = pa = arrow()
         self._schema = pa.schema([(c.name, self._type_of(c)) for c in columns])
         self._encoder = SampleEncoder(columns, parquet_cell)
         self._codec, colon, level = (compression or "none").partition(":")
@@ -549,6 +548,7 @@ class DatasetWriter:
         self._count = 0
         self._run = uuid.uuid4().hex
         refuse_memory(url)
+        need_packages(self.format)
         if columns is not None:
             self._make_shards([ColumnSpec(name, encoding) for name, encoding in columns.items()])
         self._store = open_native(url, memory, **options)
@@ -682,6 +682,12 @@ class ParquetWriter(DatasetWriter):
     """Parquet files, by pyarrow."""
 
     format = "parquet"
+
+
+def need_packages(format: str) -> None:
+    """Raises UnsupportedError where a package that writes a format is not there: before anything is read."""
+    if format == "parquet":
+        arrow()
 
 
 def writer_class(format: str) -> type[DatasetWriter]:

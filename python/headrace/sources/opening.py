@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace import _native
+from headrace.base.packages import telling_missing_package
 from headrace.base.progress import progress_bar
 from headrace.base.units import parse_bytes
 from headrace.errors import NotFoundError
@@ -47,7 +48,7 @@ def open_native_dataset(
     options: DatasetOptions | None = None,
 ) -> _native.Dataset:
     cache = default_index_cache() if index_cache is None else os.fspath(index_cache)
-    with progress_bar("indexing", "shards") as report:
+    with telling_missing_package(store.url), progress_bar("indexing", "shards") as report:
         dataset = _native.Dataset(
             store,
             format=format,

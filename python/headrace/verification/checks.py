@@ -14,9 +14,11 @@ import numpy as np
 from headrace import _native
 from headrace._native import ObjectInfo
 from headrace.base.batches import batches
+from headrace.base.packages import find_missing_package, telling_missing_package
 from headrace.base.progress import progress_bar
 from headrace.data.dataset import Dataset
 from headrace.data.rows import CutEnd
+from headrace.data.tables.arrow import arrow
 from headrace.errors import ChangedError, CorruptError, HeadraceError, InvalidArgumentError, UnsupportedError
 from headrace.sources.splits import INDEX_KEY
 from headrace.sources.url import UrlSource
@@ -156,12 +158,18 @@ def verify(
         report.cut_ends = dataset.cut_ends
         report.url, report.format, report.samples = dataset.url, dataset.format, len(dataset)
         _count_shards(dataset, report)
+        if dataset.format == "table":
+            with telling_missing_package(report.url):
+                arrow()  # Without it no block could be read, which says nothing about them.
         if not use_index and _is_folder(dataset):
             _compare_stored_index(dataset, report)
         with progress_bar("verifying", "bytes") as bar:
             found = _native.verify_dataset(
                 dataset._native, dataset._store, workers=workers, most_problems=most_problems, progress=bar
             )
+    for row in found["problems"]:
+        if missing := find_missing_package(report.url, Problem(*row).message):
+            raise missing
     report.samples_ok, report.bytes_read = found["sample_count"], found["read_bytes"]
     report.digests_compared, report.second_reads = found["stored_digest_count"], found["second_read_count"]
     report.problem_count += found["problem_count"]

@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from headrace.base.packages import missing_package
 from headrace.errors import CorruptError, ExhaustedError, HeadraceError, UnsupportedError
 
 
@@ -17,7 +18,7 @@ def arrow() -> Any:
             importlib.import_module(name)
         return importlib.import_module("pyarrow")
     except ImportError as error:
-        raise UnsupportedError(f"tables need pyarrow: pip install pyarrow ({error})") from None
+        raise missing_package("tables need", "pyarrow", error) from None
 
 
 @functools.cache

@@ -7,10 +7,10 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
+from headrace.base.packages import missing_package
 from headrace.data.tables.arrow import arrow
 from headrace.data.tables.blocks import BATCH_BYTES, Part, Request, export
 from headrace.data.tables.outputs import all_outputs, answer
-from headrace.errors import UnsupportedError
 
 
 @functools.cache
@@ -18,7 +18,7 @@ def _lance() -> Any:
     try:
         return importlib.import_module("lance")
     except ImportError as error:
-        raise UnsupportedError(f"Lance tables need lance: pip install pylance ({error})") from None
+        raise missing_package("Lance tables need", "lance", error, "pylance") from None
 
 
 @functools.lru_cache(maxsize=16)
