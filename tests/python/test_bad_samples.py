@@ -227,6 +227,23 @@ def test_lists_that_make_no_sense_are_refused(tmp_path: Path, given: Any) -> Non
         hr.Loader(root, batch_size=4, quarantine=given, **OPTIONS)
 
 
+def test_a_list_that_leaves_nothing_names_its_largest_rows(tmp_path: Path) -> None:
+    root = write_numbers(tmp_path / "set", 60, per_shard=60)
+    rows = [{"key": "shard.00000.mds", "position": position, "samples": 1} for position in range(4)]
+    listed = tmp_path / "bad.jsonl"
+    for whole, named in (
+        ({"key": "shard.00000.mds", "position": -1}, "all of shard.00000.mds"),
+        ({"key": "shard.00000.mds", "position": 0, "samples": 60}, r"samples 0 to 59 \(shard.00000.mds\)"),
+    ):
+        listed.write_text("".join(json.dumps(row) + "\n" for row in [*rows, whole]))
+        said = rf"every sample of .*set is in it: {named}; sample 0 \(shard.00000.mds\); .*; and 2 more$"
+        with pytest.raises(hr.InvalidArgumentError, match=said):
+            hr.Loader(root, batch_size=4, quarantine=listed, **OPTIONS)
+    several = {0: range(60), 1: listed}
+    with pytest.raises(hr.InvalidArgumentError, match=r"every sample of .* is in it: samples 0 to 59"):
+        hr.Loader([root, root], batch_size=4, quarantine=several, **OPTIONS)
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -184,6 +184,28 @@ def test_verify(images: Path, tmp_path: Path) -> None:
     assert used == {"delivered": COUNT, "replaced": 1}
 
 
+@pytest.mark.parametrize("how", ["turned", "cut"])
+def test_verify_of_a_damaged_shard(images: Path, tmp_path: Path, how: str) -> None:
+    """One whose digest says that something in it is wrong, but not what; and one that no reader takes."""
+    from headrace import Dataset, prepare
+
+    prepare.convert(images, tmp_path / "data", format="mds", hash="xxh3_64", shard_bytes="1MiB")
+    with Dataset(tmp_path / "data") as dataset:
+        shard = dataset.shards[1]
+    assert 0 < shard.sample_count < COUNT
+    path = tmp_path / "data" / shard.key
+    if how == "cut":
+        os.truncate(path, shard.size // 2)
+    else:
+        with open(path, "r+b") as file:
+            file.seek(shard.size // 2)
+            file.write(b"xxxx")
+    found, used = map(json.loads, run("verify.py", tmp_path / "data").splitlines())
+    assert found == {"samples": COUNT, "good": COUNT - shard.sample_count, "problems": 1}
+    bad = list(range(shard.first_sample, shard.first_sample + shard.sample_count))
+    assert used == {"bad": bad, "delivered": COUNT, "replaced": shard.sample_count}
+
+
 def programs(directory: Path, **scripts: str) -> dict[str, str]:
     """Variables for a process that finds these programs first, and ours and torchrun's."""
     directory.mkdir()

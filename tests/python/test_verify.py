@@ -113,7 +113,21 @@ def test_the_command_ends_with_1_and_writes_the_quarantine_list(
     bad = run("verify", str(tmp_path / "set"), "--quarantine", str(listed))
     assert bad.returncode == 1
     assert "shard.00001.mds" in bad.stdout
-    assert [json.loads(line)["key"] for line in listed.read_text().splitlines()] == ["shard.00001.mds"]
+    with hr.Dataset(tmp_path / "set") as dataset:
+        first, count = dataset.shards[1].first_sample, dataset.shards[1].sample_count
+    (row,) = map(json.loads, listed.read_text().splitlines())
+    assert (row["key"], row["position"], row["samples"]) == ("shard.00001.mds", first, count)
+    assert f"{500 - count} of 500 samples good" in " ".join(bad.stdout.split())
+    assert f"samples {first} to {first + count - 1}: " in " ".join(bad.stdout.split())
+    with hr.Loader(tmp_path / "set", batch_size=10, quarantine=listed, memory="16MiB") as loader:
+        replaced = sorted(id for batch in loader for id in batch.replaced.values())
+    assert replaced == list(range(first, first + count))
+
+
+def test_samples_that_several_problems_concern_count_once() -> None:
+    ranges = [(-1, 0), (10, 20), (25, 1), (12, 3), (29, 5), (0, 1)]
+    problems = [checks.Problem("a", first, "corrupt", "", count) for first, count in ranges]
+    assert checks._count_bad(problems) == 1 + 20 + 4
 
 
 def test_a_scan_that_fails_leaves_a_list_that_loaders_take(tmp_path: Path) -> None:

@@ -126,20 +126,44 @@ def find_quarantined(
     the names of the parts."""
     options = source.store_options
     if not isinstance(given, Mapping):
-        return _native.find_quarantined(source.native, _read(given, options, source.native.fingerprint))
+        rows = _read(given, options, source.native.fingerprint)
+        ranges = _native.find_quarantined(source.native, rows)
+        _refuse_all(source, ranges, rows)
+        return ranges
     if not source.parts:
         raise InvalidArgumentError("quarantine: lists by source belong to a mixture or a list of datasets")
     firsts = dict(zip(source.parts, first_samples(source), strict=True))
-    ranges = []
+    ranges, rows = [], []
     for name, value in given.items():
         if name not in firsts:
             raise InvalidArgumentError(
                 f"quarantine: there is no source {name!r}; there are {', '.join(map(str, firsts))}"
             )
         native = source.parts[name].native
-        found = _native.find_quarantined(native, _read(value, options, native.fingerprint))
+        of_part = _read(value, options, native.fingerprint)
+        found = _native.find_quarantined(native, of_part)
         ranges += [(begin + firsts[name], end + firsts[name]) for begin, end in found]
+        rows += of_part
+    _refuse_all(source, ranges, rows)
     return ranges
+
+
+def _refuse_all(source: Source, ranges: Iterable[tuple[int, int]], rows: Sequence[_Row]) -> None:
+    """Raises InvalidArgumentError where nothing is left to deliver, with the rows that are most to blame."""
+    native = source.native
+    if sum(end - begin for begin, end in ranges) < native.sample_count:
+        return
+    largest = sorted(rows, key=lambda row: -row[2] if row[1] >= 0 else -_LARGEST)[:3]
+    named = "; ".join(_named(*row) for row in largest)
+    more = f"; and {len(rows) - len(largest):,} more" if len(rows) > len(largest) else ""
+    raise InvalidArgumentError(f"quarantine: every sample of {native.url} is in it: {named}{more}")
+
+
+def _named(key: str, position: int, samples: int) -> str:
+    if position < 0:
+        return f"all of {key}"
+    what = f"sample {position:,}" if samples == 1 else f"samples {position:,} to {position + samples - 1:,}"
+    return f"{what} ({key})" if key else what
 
 
 def refuse_unlisted(

@@ -49,14 +49,15 @@ class Problem(NamedTuple):
     key: str
     """Object, relative to the root; "" for the dataset as a whole."""
     position: int
-    """Dataset position of the sample, or of the first sample of a block that cannot be read; -1: the object
-    as a whole."""
+    """Dataset position of the sample, or of the first sample of a block that cannot be read, or of a shard of
+    which all is in doubt (its digest differs); -1: an object that is no shard, or one that the dataset does
+    without."""
     code: str
     """``"corrupt"``, ``"changed"``, ``"not_found"``, ..."""
     message: str
     samples: int = 0
-    """Samples from ``position`` on that it concerns: 1, or more where a block cannot be read; 0 for an object
-    as a whole."""
+    """Samples from ``position`` on that it concerns: 1, or more for a block or a shard; 0 where ``position``
+    is -1."""
 
 
 @dataclass
@@ -68,7 +69,7 @@ class VerifyReport:
     samples: int = 0
     """Samples in the dataset."""
     samples_ok: int = 0
-    """Samples that were read and cut without a complaint."""
+    """Samples that were read and cut without a complaint, in shards whose digests are right."""
     bytes_read: int = 0
     shards: int = 0
     """Shards in the dataset; of raw files: files."""
@@ -167,14 +168,38 @@ def verify(
             found = _native.verify_dataset(
                 dataset._native, dataset._store, workers=workers, most_problems=most_problems, progress=bar
             )
-    for row in found["problems"]:
-        if missing := find_missing_package(report.url, Problem(*row).message):
+        problems = _with_samples([Problem(*row) for row in found["problems"]], dataset)
+    for problem in problems:
+        if missing := find_missing_package(report.url, problem.message):
             raise missing
-    report.samples_ok, report.bytes_read = found["sample_count"], found["read_bytes"]
+    report.samples_ok = min(found["sample_count"], report.samples - _count_bad(problems))
+    report.bytes_read = found["read_bytes"]
     report.digests_compared, report.second_reads = found["stored_digest_count"], found["second_read_count"]
     report.problem_count += found["problem_count"]
-    report.problems += [Problem(*row) for row in found["problems"]]
+    report.problems += problems
     return report
+
+
+def _with_samples(problems: list[Problem], dataset: Dataset) -> list[Problem]:
+    """Those of a shard as a whole with its samples: none can be told from the others."""
+    keys = {problem.key for problem in problems if problem.position < 0}
+    shards = {s.key: s for s in dataset.shards if s.key in keys and s.sample_count} if keys else {}
+    return [
+        problem._replace(position=shard.first_sample, samples=shard.sample_count)
+        if problem.position < 0 and (shard := shards.get(problem.key))
+        else problem
+        for problem in problems
+    ]
+
+
+def _count_bad(problems: Iterable[Problem]) -> int:
+    """Samples that some problem concerns."""
+    count = end = 0
+    for _, first, _, _, samples in sorted(problems, key=lambda problem: problem.position):
+        if first >= 0:
+            count += max(first + samples - max(first, end), 0)
+            end = max(end, first + samples)
+    return count
 
 
 def _open_older(url: str | os.PathLike[str], options: dict[str, Any]) -> Dataset | None:
