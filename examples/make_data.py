@@ -2,6 +2,8 @@
 
 python examples/make_data.py images /tmp/images [--count 512]
 python examples/make_data.py tokens /tmp/tokens
+
+Images need Pillow (pip install pillow); tokens need the docs/ of a checkout.
 """
 
 import argparse
@@ -11,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw
 
 from headrace import prepare
 
@@ -23,6 +24,8 @@ COLUMNS = {
 
 def images(count: int) -> Iterator[dict[str, Any]]:
     """The label is the shape, a square or a disc, and its colour, warm or cold."""
+    from PIL import Image, ImageDraw
+
     random = np.random.default_rng(0)
     for i in range(count):
         label = i % 4
@@ -39,6 +42,8 @@ def images(count: int) -> Iterator[dict[str, Any]]:
 def tokens(count: int, length: int = 65) -> Iterator[dict[str, Any]]:
     """Bytes of the documentation of this repository, one longer than what a model is given."""
     files = sorted((Path(__file__).parents[1] / "docs").glob("*.md"))
+    if not files:
+        raise SystemExit("there are no docs/*.md beside the examples: run this in a checkout")
     text = np.frombuffer(b"\n".join(file.read_bytes() for file in files), np.uint8)
     for i in range(min(count, len(text) // length)):
         yield {"tokens": text[i * length : (i + 1) * length]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from headrace import prepare
 from headrace.base.packages import find_missing_package, missing_package
 from headrace.data.index import write_index
 
+ROOT = Path(__file__).parents[2]
 WITHOUT = """
 import sys
 sys.modules["pyarrow"] = None
@@ -92,6 +94,23 @@ def test_writers_say_it_before_they_write(call: str, tmp_path: Path) -> None:
     assert ran.returncode == 1
     assert is_one_line(ran.stderr.splitlines()[-1], begins="headrace.errors.UnsupportedError: ")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_readme_says_what_each_extra_installs() -> None:
+    named = {}
+    for extra, package in re.findall(r"^\| `(\w+)` \| (\w+) \|", (ROOT / "README.md").read_text(), re.M):
+        named[extra] = package.lower()
+    extras = (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]\n")[2]
+    given = re.findall(r"^(\w+) = \[\"(\w+)[^\",]*\"\]", extras.partition("\n[")[0], re.M)
+    assert named == dict(given)
+
+
+def test_data_of_tokens_needs_no_pillow(tmp_path: Path) -> None:
+    script = str(ROOT / "examples" / "make_data.py")
+    program = f"import runpy\nsys.modules['PIL'] = None\nrunpy.run_path({script!r}, run_name='__main__')"
+    ran = python(program, "tokens", tmp_path / "tokens", "--count", "8")
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "tokens" / "index.json").exists()
 
 
 def test_what_the_engine_makes_of_it_is_found() -> None:
