@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from headrace.base.option_names import names_before
 from headrace.data.batch import Batch
 from headrace.errors import InvalidArgumentError
 from headrace.loader.epoch import Epoch
@@ -92,6 +93,7 @@ def _narrowed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array.astype(kind)
 
 
+@names_before("batch_size", _NAMES, "dataset")
 class Loader(Mappable["Loader"], Facade):
     """A :class:`headrace.Loader` whose batches hold arrays of JAX; takes the same arguments, and has the same
     methods.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from headrace.base.option_names import names_before
 from headrace.data.batch import Batch as _NumpyBatch
 from headrace.errors import InvalidArgumentError
 from headrace.loader.device.placing import Placing, pinned
@@ -104,6 +105,7 @@ class _Conversion:
         return converted
 
 
+@names_before("batch_size", _NAMES, "dataset")
 class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLoader[Any]):
     """A :class:`headrace.Loader` whose batches hold tensors; takes the same arguments.
 

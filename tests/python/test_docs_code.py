@@ -75,7 +75,7 @@ def dotted(node: ast.AST, names: dict[str, str]) -> str:
 def accepted(function: Any) -> set[str] | None:
     """Names of a call's keyword arguments; None: any."""
     parameters = inspect.signature(function).parameters
-    if any(p.kind is p.VAR_KEYWORD and p.name != "options" for p in parameters.values()):
+    if any(p.kind is p.VAR_KEYWORD and p.name not in ("options", "unknown") for p in parameters.values()):
         return None
     names = set(parameters)
     return names | set(LoaderOptions.__annotations__) if "options" in names else names

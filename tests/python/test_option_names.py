@@ -3,6 +3,7 @@ write."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Callable
@@ -70,6 +71,34 @@ def test_a_typing_error_names_the_loaders_options(few_numbers: Path) -> None:
         assert f" {name}," in said
 
 
+@pytest.mark.parametrize("module", ["headrace", "headrace.torch", "headrace.jax"])
+def test_a_typing_error_of_batch_size_is_told_before_that_it_lacks(module: str, few_numbers: Path) -> None:
+    loader: Any = pytest.importorskip(module, exc_type=ImportError).Loader
+    for call in (lambda: loader(few_numbers, batchsize=8), lambda: loader(dataset=few_numbers, batchsize=8)):
+        assert "Loader has no option 'batchsize': did you mean batch_size?" in refusal(call)
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'batch_size'"):
+        loader(few_numbers, shuffle=False)
+    assert list(inspect.signature(loader).parameters)[:2] == ["dataset", "batch_size"]
+
+    class Mine(loader):  # type: ignore[misc]
+        def __init__(self, url: Path, mine: int) -> None:
+            super().__init__(url, batch_size=mine)
+
+    with Mine(few_numbers, mine=4) as opened:
+        assert len(list(opened)) > 0
+
+
+@pytest.mark.parametrize("name", ["image", "jpeg"])
+def test_a_decoder_names_its_options(name: str) -> None:
+    call: Any = getattr(hr.decode, name)
+    said = refusal(lambda: call(size=224))
+    assert (
+        said
+        == "decode.image() has no option 'size': use resize=, crop=, random_crop= or random_resized_crop="
+    )
+    assert "did you mean interpolation? Its own options are augment," in refusal(lambda: call(interpolate=1))
+
+
 CALLS: dict[str, tuple[Callable[..., Any], str, str]] = {
     "Dataset": (lambda url, **more: hr.Dataset(url, **more), "shuffle", "belongs to a loader"),
     "Store": (lambda url, **more: hr.Store(url, **more), "endpoint_url", "use endpoint="),
@@ -120,7 +149,7 @@ def test_options_of_writers_are_listed() -> None:
 
 
 TABLES = {
-    "Loader": loader_options._NAMES,
+    "Loader": loader_options.LOADER_NAMES,
     "Dataset": dataset._NAMES,
     "Mixture": mixture._NAMES,
     "pack_tokens": packed._NAMES,

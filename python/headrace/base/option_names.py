@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["OptionNames", "named_options"]
+__all__ = ["OptionNames", "named_options", "names_before"]
+
+T = TypeVar("T")
 
 
 def named_options(function: Callable[..., Any]) -> Sequence[str]:
@@ -52,3 +55,22 @@ class OptionNames(NamedTuple):
             for about, names in list(self.groups.items())[:count]
         ]
         return "; ".join(lists)
+
+
+def names_before(needed: str, names: OptionNames, *positional: str) -> Callable[[type[T]], type[T]]:
+    """Class decorator: a call without the argument ``needed`` is about names that do not exist first, as one
+    of them may be meant for it. What is right but incomplete is Python's TypeError."""
+
+    def decorate(kind: type[T]) -> type[T]:
+        own = kind.__init__
+
+        @functools.wraps(own)
+        def new(called: type[T], *_: Any, **options: Any) -> T:
+            if needed not in options and called.__init__ is own:  # Derived classes have options of theirs.
+                names.check(name for name in options if name not in positional)
+            return object.__new__(called)
+
+        kind.__new__ = new  # type: ignore[assignment]
+        return kind
+
+    return decorate

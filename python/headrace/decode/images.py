@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace import _native
+from headrace.base.option_names import OptionNames
 from headrace.decode.decoding import Decoding
 from headrace.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from typing_extensions import Never
 
 __all__ = ["image", "jpeg"]
 
@@ -38,6 +42,7 @@ def image(
     truncated: str = "error",
     orient: bool = True,
     max_pixels: int = 178_956_970,
+    **unknown: Never,
 ) -> Decoding:
     """Pixels of JPEG, PNG, WebP, GIF (of animations the first frame), TIFF and MDS's ``pil``, told apart by
     their bytes.
@@ -75,6 +80,8 @@ def image(
     :param max_pixels: larger images are bad samples: some bytes can claim to be gigabytes.
     :raises InvalidArgumentError: arguments that contradict each other.
     """
+    _NAMES.check(unknown)
+    del unknown
     resize, crop, pad = _plain(resize), _plain(crop), _plain(pad)
     random_crop, random_resized_crop = _plain(random_crop), _plain(random_resized_crop)
     scale, ratio, augment = _plain(scale), _plain(ratio), _plain(augment)
@@ -115,6 +122,16 @@ def image(
 
 
 _DEFAULTS: dict[str, Any] = dict(image.__kwdefaults__ or {})
+_NAMES = OptionNames(
+    "decode.image()",
+    {"": _DEFAULTS},
+    {
+        "size": "use resize=, crop=, random_crop= or random_resized_crop=",
+        "normalize": "use mean= and std=",
+        "color_jitter": "use jitter=",
+        "channels": "use mode=",
+    },
+)
 
 
 def jpeg(**arguments: Any) -> Decoding:

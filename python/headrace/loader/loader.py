@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import _native
 from headrace.base import live
 from headrace.base.metrics import Metric, by_name, snapshot, stats_of
+from headrace.base.option_names import names_before
 from headrace.base.ranks import Rank, find_rank, given_rank, group_rank, rank_so_far
 from headrace.base.recipe import Recipe, lasting, lasting_options
 from headrace.base.secrets import without_secrets
@@ -27,7 +28,7 @@ from headrace.loader.filling import Filling, check_source
 from headrace.loader.history import History
 from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.mapped import MappedLoader
-from headrace.loader.options import split_options
+from headrace.loader.options import LOADER_NAMES, split_options
 from headrace.loader.pickling import check_receiver, reopen_loader
 from headrace.loader.progress import EpochProgress
 from headrace.loader.quarantine import find_quarantined, refuse_unlisted
@@ -79,6 +80,7 @@ def _leave_out_broken(dataset: Any, options: Options, opening: dict[str, Any]) -
     return by_list
 
 
+@names_before("batch_size", LOADER_NAMES, "dataset")
 class Loader(Mappable[MappedLoader], Epochs, live.Closing):
     """Batches of one rank; each epoch a fixed order, each sample exactly once over all ranks.
 

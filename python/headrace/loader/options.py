@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.base.ranks import Rank
     from headrace.decode.decoding import Decoding
 
-__all__ = ["LoaderOptions", "Options", "loader_names", "split_options"]
+__all__ = ["LOADER_NAMES", "LoaderOptions", "Options", "loader_names", "split_options"]
 
 
 class LoaderOptions(DatasetOptions, StoreOptions, total=False):
@@ -166,12 +166,12 @@ def loader_names(owner: str, *more: str) -> OptionNames:
     return dataset_names(owner, (*Options._fields, "rank", "world_size", *more), LOADER_PEERS)
 
 
-_NAMES = loader_names("Loader")
+LOADER_NAMES = loader_names("Loader")
 
 
 def split_options(batch_size: int, given: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
     """A Loader's options, checked, and those that open what it reads."""
-    _NAMES.check(given)
+    LOADER_NAMES.check(given)
     own = {name: value for name, value in given.items() if name in Options._fields}
     rest = {name: value for name, value in given.items() if name not in Options._fields}
     options = Options(batch_size, **own).checked()
