@@ -375,6 +375,8 @@ def test_keep_says_how_many_of_the_last() -> None:
         Checkpointer("unused", keep=Keep(every=100))
     with pytest.raises(hr.InvalidArgumentError, match="0 or more"):
         Checkpointer("unused", keep=Keep(latest=1, hours=-1))
+    with pytest.raises(hr.InvalidArgumentError, match="keep=0 would keep nothing: give None for all, or 1"):
+        Checkpointer("unused", keep=0)
 
 
 def test_an_index_of_another_save_is_not_taken(tmp_path: Path) -> None:

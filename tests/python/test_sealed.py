@@ -254,7 +254,10 @@ def test_a_wrong_key_is_an_error_and_no_older_checkpoint(tmp_path: Path, key: st
     run = tmp_path / "run"
     save(run, key, 1, 2)
     for given, message in (
-        (None, "is encrypted under the key [0-9a-f]{16}; say where that is"),
+        (
+            None,
+            "is encrypted under the key [0-9a-f]{16}; say where that is: encryption_key=, --encryption-key$",
+        ),
         (other_key, "is encrypted under the key [0-9a-f]{16}; the key given is [0-9a-f]{16}"),
     ):
         with Checkpointer(run, encryption_key=given) as ckpt:

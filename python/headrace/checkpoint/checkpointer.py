@@ -26,7 +26,7 @@ from headrace.checkpoint.loading import Reads, read_all, read_into, verify
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Nearest, Place, check_step, read_key
 from headrace.checkpoint.reference import compare
-from headrace.checkpoint.retention import Keep, Kept
+from headrace.checkpoint.retention import Keep, Kept, keep_of
 from headrace.checkpoint.reuse import Reuse
 from headrace.checkpoint.saving import Planner, Saving, bytes_to_write
 from headrace.checkpoint.sharing import SharedReads, check_share_reads, is_shared
@@ -87,7 +87,7 @@ class Checkpointer(live.Closing):
         long as a checkpoint needs it. For frozen weights, LoRA, slow averages.
     :param memory: bytes for what is on its way to the store. With as much as a rank writes, ``save()`` takes
         as long as a copy of it.
-    :param keep: a number of checkpoints, or a :class:`Keep`; default: all stay.
+    :param keep: so many of those saved last, 1 or more, or a :class:`Keep`; None: all stay.
     :param cold: older checkpoints of an object store move to another storage class: a :class:`Cold`, or
         several, the warmest first. Default: all stay where they are.
     :param rank_timeout: seconds that a rank may be later than the others.
@@ -143,7 +143,7 @@ class Checkpointer(live.Closing):
         **options: Unpack[StoreOptions],
     ) -> None:
         _NAMES.check(options)
-        self._keep = (keep if isinstance(keep, Keep) else Keep(latest=keep or 0)).check()
+        self._keep = keep_of(keep)
         if check not in ("auto", "read", "none"):
             raise InvalidArgumentError(f"check={check!r}: expected 'auto', 'read' or 'none'")
         self._group = group or find_group(rank_timeout)

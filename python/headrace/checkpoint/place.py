@@ -125,8 +125,10 @@ class Place:
         """Raises DeniedError, CorruptError, UnsupportedError."""
         try:
             text = _native.open_text(self.key, _MANIFEST, data, where)
-        except DeniedError:
+        except DeniedError as error:
             if data.startswith(_SEALED):
+                if self.key is None:
+                    raise DeniedError(f"{error}: encryption_key=, --encryption-key") from None
                 raise
             Manifest.decode(data, where)  # What is no manifest at all is broken, and nobody's secret.
             raise

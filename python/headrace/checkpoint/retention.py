@@ -9,7 +9,7 @@ from typing import NamedTuple
 from headrace.checkpoint.manifest import Manifest
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["Keep", "Kept", "in_order"]
+__all__ = ["Keep", "Kept", "in_order", "keep_of"]
 
 
 class Kept(NamedTuple):
@@ -26,6 +26,13 @@ class Kept(NamedTuple):
 def in_order(about: Mapping[int, Kept]) -> list[int]:
     """Steps in the order in which they were saved; see Manifest.order."""
     return sorted(about, key=lambda step: (about[step].job, about[step].number, step))
+
+
+def keep_of(given: int | Keep | None) -> Keep:
+    """What ``keep=`` stands for. Raises InvalidArgumentError."""
+    if given == 0:
+        raise InvalidArgumentError("keep=0 would keep nothing: give None for all, or 1 and more")
+    return (given if isinstance(given, Keep) else Keep(latest=given or 0)).check()
 
 
 class Keep(NamedTuple):
