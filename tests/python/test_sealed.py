@@ -256,7 +256,7 @@ def test_a_wrong_key_is_an_error_and_no_older_checkpoint(tmp_path: Path, key: st
     for given, message in (
         (
             None,
-            "is encrypted under the key [0-9a-f]{16}; say where that is: encryption_key=, --encryption-key$",
+            "under the key [0-9a-f]{16}; say where that is: encryption_key=, --encryption-key$",
         ),
         (other_key, "is encrypted under the key [0-9a-f]{16}; the key given is [0-9a-f]{16}"),
     ):
