@@ -124,6 +124,23 @@ def test_the_command_ends_with_1_and_writes_the_quarantine_list(
     assert replaced == list(range(first, first + count))
 
 
+def test_a_row_says_its_object_and_sample_once(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    write_mds(tmp_path / "set", rows)
+    with hr.Dataset(tmp_path / "set") as dataset:
+        dataset.write_index()
+        shard = dataset.shards[1]
+    path = tmp_path / "set" / shard.key
+    before = path.stat()
+    data = bytearray(path.read_bytes())
+    begin = int.from_bytes(data[4:8], "little")
+    data[begin : begin + 4] = b"\xff" * 4  # How long the text of its first sample is.
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    done = run("verify", str(tmp_path / "set"), "--use-index")
+    line = " ".join(done.stdout.split()).partition(" /")[0]
+    assert line.startswith(f"{shard.key}: sample {shard.first_sample}: column sizes"), done.stdout
+
+
 def test_samples_that_several_problems_concern_count_once() -> None:
     ranges = [(-1, 0), (10, 20), (25, 1), (12, 3), (29, 5), (0, 1)]
     problems = [checks.Problem("a", first, "corrupt", "", count) for first, count in ranges]

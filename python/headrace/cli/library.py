@@ -52,9 +52,18 @@ def click_command(app: typer.Typer) -> Any:
 
 
 def _hide_kind_of_flags(command: Any) -> None:
-    """The library's help says <bool>, as if a flag took a value."""
+    """The library's help says <bool> or <int>, as if a flag took a value."""
+    make_help = command.get_help_option
+
+    def help_option(context: Any) -> Any:
+        option = make_help(context)
+        if option is not None:
+            option.metavar = ""
+        return option
+
+    command.get_help_option = help_option
     for parameter in command.params:
-        if getattr(parameter, "is_flag", False):
+        if getattr(parameter, "is_flag", False) or getattr(parameter, "count", False):
             parameter.metavar = ""
     for each in getattr(command, "commands", {}).values():
         _hide_kind_of_flags(each)

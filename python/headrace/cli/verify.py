@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from dataclasses import asdict
@@ -166,9 +167,19 @@ def _write_quarantine(path: Path, report: checks.VerifyReport) -> None:
 def _print_problems(report: checks.VerifyReport) -> None:
     out = console()
     for problem in report.problems[:20]:
-        out.print(f"{problem.key or report.url}: {_range(problem)}{problem.message}", markup=False)
+        what = _without_place(problem, report.url)
+        out.print(f"{problem.key or report.url}: {_range(problem)}{what}", markup=False)
     if report.problem_count > 20:
         out.print(f"... and {report.problem_count - 20:,} more (--json or --quarantine lists them)")
+
+
+def _without_place(problem: checks.Problem, url: str) -> str:
+    """The message, which may begin with what the row has said by then."""
+    message = problem.message.removeprefix(f"{url}/{problem.key}: ")
+    place = re.match(r"sample \d+ \(dataset position (\d+)\): ", message)
+    if place is None or int(place[1]) != problem.position:
+        return problem.message
+    return message[place.end() :]
 
 
 def _range(problem: checks.Problem) -> str:
