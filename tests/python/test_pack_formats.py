@@ -6,6 +6,7 @@ import importlib
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import tarfile
@@ -201,6 +202,40 @@ def test_labels_of_folders_go_with_files_in_one_step(tmp_path: Path, target: str
         assert len(dataset) == 15
         assert len(dataset.shards) > 1
     assert found == labels
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "said"),
+    [
+        (
+            "gen:samples",
+            "out",
+            "gen:samples: no such file or directory; samples of a function take --from",
+        ),
+        ("s3:/b/x", "out", r"s3:/b/x: no such file or directory; did you mean s3://b/x\?"),
+        ("gs//b/x", "out", r"did you mean gs://b/x\?"),
+        ("file:/b/x", "out", r"did you mean file:///b/x\?"),
+        ("in", "s3:/b/x", r"did you mean s3://b/x\?"),
+    ],
+)
+def test_a_name_that_is_nearly_something_else_is_told(
+    source: str, target: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("a")
+    error = pack(source, target)
+    assert isinstance(error, InvalidArgumentError)
+    assert re.search(said, str(error))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+
+
+def test_what_only_looks_like_it_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(["gen:samples", "s3:/x", "az//x"]):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "a.txt").write_text("a")
+        assert pack(name, tmp_path / f"out{number}").exit_code == 0
 
 
 def test_a_pack_without_labels_is_another_pack(tmp_path: Path) -> None:

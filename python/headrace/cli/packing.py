@@ -37,6 +37,22 @@ _INDEXED_SHARD = re.compile(
 """Shards that need an index.json: without one they are an error, never files to pack."""
 
 
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_ALMOST_URL = re.compile(r"(s3|gs|az|azure|abfss?|wasbs?|hf|https?|file)(:/(?!/)|//+)(?=[^/])", re.IGNORECASE)
+
+
+def _refuse_mistyped(source: str, target: str, kind: str) -> None:
+    """Names that no file has, and that are nearly something else: "no such file" helps nobody there."""
+    for text in (source, target):
+        if (found := _ALMOST_URL.match(text)) and not os.path.exists(text.partition("/")[0]):
+            url = f"{found[1].lower()}://{'/' * (found[1].lower() == 'file')}{text[found.end() :]}"
+            raise InvalidArgumentError(f"{text}: no such file or directory; did you mean {url}?")
+    if kind == "auto" and _FUNCTION.fullmatch(source) and not os.path.exists(source):
+        raise InvalidArgumentError(
+            f"{source}: no such file or directory; samples of a function take --from {PYTHON}"
+        )
+
+
 def looks_like_files(store: _native.Store) -> bool:
     """Whether the first page of the listing has anything but shards, and no index."""
     objects, _, _ = store.list_page("", "", "")
@@ -146,6 +162,7 @@ def pack(
     """
     started = time.monotonic()
     refuse_memory(target)
+    _refuse_mistyped(source, target, kind)
     options = where.as_dict()
     common: dict[str, Any] = {
         "format": format,
