@@ -265,6 +265,16 @@ def test_ranks_that_share_blocks_are_told_how_much(root: Path) -> None:
         open_loader("headrace", root, batch_size=8, world_size=2, lanes=4).close()
 
 
+def test_ranks_that_share_too_few_blocks_are_told_to_make_more(tmp_path: Path) -> None:
+    hr.prepare.write(({"x": bytes(4096)} for _ in range(2048)), tmp_path / "set", columns={"x": "bytes"})
+    options: Any = {"batch_size": 32, "rank": 0, "world_size": 8, "memory": "64MiB"}
+    with pytest.warns(RuntimeWarning, match=r"Blocks there are \d: smaller ones \(block_bytes=\)"):
+        hr.Loader(tmp_path / "set", block_bytes="4MiB", **options).close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hr.Loader(tmp_path / "set", block_bytes="64KiB", **options).close()
+
+
 # Mosaic's and LitData's fill up and leave out by their own rules; Mosaic repeats samples to fill up its rows.
 @pytest.mark.parametrize("kind", OPENERS)
 @pytest.mark.parametrize("world", [1, 7])

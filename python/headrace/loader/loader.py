@@ -252,11 +252,15 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         )
         if readers <= 1.1:
             return
+        blocks = self._dataset.block_count
+        what_helps = "A larger batch, more memory= or a multiple of the ranks as lanes= change that"
+        if blocks < world_size:
+            what_helps = f"Blocks there are {blocks:,}: smaller ones (block_bytes=) change that"
         warnings.warn(
             f"{self._dataset.url}: {world_size} ranks read each block {readers:.3g} times on average, in "
             f"global batches of {self._global_batch}: the order has too few lanes "
-            f"({self._native.order_spec()['lane_count']}) for each to have its own. A larger batch, more "
-            "memory= or a multiple of the ranks as lanes= change that (and the order of a new run).",
+            f"({self._native.order_spec()['lane_count']}) for each to have its own. {what_helps} "
+            "(and the order of a new run).",
             RuntimeWarning,
             stacklevel=3,
         )
