@@ -148,7 +148,8 @@ class SlabPool : public SlabOwner {
   /// Makes memory ready for slabs of `size_bytes` that will be taken together, so that there are
   /// `count` of them with those that are out, or as many as fit beside what is in use: a thread of
   /// the pool gives them their pages, in the order in which they are taken later. Free slabs of
-  /// other sizes give way. Does nothing for sizes below 2 MiB, nor where the system has no addresses.
+  /// other sizes give way. Does nothing for sizes below 2 MiB, nor where the system has no
+  /// addresses.
   virtual void prepare(std::size_t size_bytes, std::size_t count) = 0;
 
   /// What a slab of this size counts against the limit: its class size. Pure.

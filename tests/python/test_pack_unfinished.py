@@ -41,9 +41,7 @@ def test_nobody_takes_it_for_a_dataset(cli: Any, killed: tuple[Path, dict[str, A
         lambda: hr.Loader(target, batch_size=4),
         lambda: prepare.convert(target, target.parent / "other"),
     ):
-        with pytest.raises(
-            (hr.InvalidArgumentError, hr.NotFoundError), match=r"come to its end|no index"
-        ):
+        with pytest.raises((hr.InvalidArgumentError, hr.NotFoundError), match=r"come to its end|no index"):
             use()
     for command in ("verify", "inspect", "index"):
         done = cli(command, str(target))
