@@ -36,6 +36,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from litdata_over_http import litdata_source
+
 TOKENS = 2048
 BATCH = 64
 SEED = 17
@@ -105,17 +107,11 @@ def litdata_epochs(task: dict[str, Any]) -> Epoch:
     import litdata
     from litdata.streaming.item_loader import TokensLoader
 
-    downloader = litdata.streaming.downloader  # Its obstore path refuses plain HTTP unless told.
-    downloader._OBSTORE_CLIENT_OPTIONS = {**(downloader._OBSTORE_CLIENT_OPTIONS or {}), "allow_http": True}
     dataset = litdata.StreamingDataset(
-        input_dir=litdata.streaming.resolver.Dir(path=task["cache"], url=task["url"]),
+        **litdata_source(task["url"], task["cache"], task["endpoint"]),
         item_loader=TokensLoader(block_size=TOKENS),
         shuffle=True,
         seed=SEED,
-        storage_options={
-            "endpoint_url": task["endpoint"],
-            "config": __import__("botocore.config").config.Config(s3={"addressing_style": "path"}),
-        },
         drop_last=False,
         **({"max_cache_size": task["limit"]} if task["limit"] else {}),
     )

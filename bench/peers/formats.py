@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from litdata_over_http import litdata_source
 from tokens import make_parser
 
 SAMPLE_BYTES = 4096
@@ -198,24 +199,16 @@ def headrace_tokens_s3(root: Path) -> int:
 
 
 def litdata_tokens_s3(root: Path) -> int:
-    import botocore.config
     import litdata
     from litdata.streaming.item_loader import TokensLoader
 
-    # Its obstore path refuses plain HTTP unless told.
-    downloader = litdata.streaming.downloader
-    downloader._OBSTORE_CLIENT_OPTIONS = {**(downloader._OBSTORE_CLIENT_OPTIONS or {}), "allow_http": True}
     cache = root / "cache"
     shutil.rmtree(cache, ignore_errors=True)
     dataset = litdata.StreamingDataset(
-        input_dir=litdata.streaming.resolver.Dir(path=str(cache), url="s3://bench/tokens"),
+        **litdata_source("s3://bench/tokens", cache, os.environ["ENDPOINT"]),
         item_loader=TokensLoader(block_size=TOKENS),
         shuffle=False,
         drop_last=False,
-        storage_options={
-            "endpoint_url": os.environ["ENDPOINT"],
-            "config": botocore.config.Config(s3={"addressing_style": "path"}),
-        },
     )
     return sum(len(batch) for batch in litdata.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=0))
 

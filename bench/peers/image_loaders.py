@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from litdata_over_http import litdata_source
+
 __all__ = ["BATCH", "LOADERS", "MODULES", "ONLY_RESIZE", "SIDE", "TORCH", "TORCHVISION", "paths_of"]
 
 BATCH = 64
@@ -50,12 +52,6 @@ def headrace_fast_batches(endpoint: str, args: argparse.Namespace) -> Iterator[A
 def litdata_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
     import litdata
 
-    downloader = litdata.streaming.downloader
-    downloader._OBSTORE_CLIENT_OPTIONS = {**(downloader._OBSTORE_CLIENT_OPTIONS or {}), "allow_http": True}
-    options = {
-        "endpoint_url": endpoint,
-        "config": __import__("botocore.config").config.Config(s3={"addressing_style": "path"}),
-    }
     apply = transform(args.mode)
 
     class Images(litdata.StreamingDataset):  # type: ignore[misc, name-defined]
@@ -63,9 +59,8 @@ def litdata_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
             return apply(super().__getitem__(index)["image"])
 
     dataset = Images(
-        input_dir=litdata.streaming.resolver.Dir(path=str(args.cache), url="s3://bench/litdata"),
+        **litdata_source("s3://bench/litdata", args.cache, endpoint),
         shuffle=True,
-        storage_options=options,
         drop_last=False,
     )
     yield from litdata.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=args.workers)

@@ -27,6 +27,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from litdata_over_http import litdata_source
+
 TOKENS = 2048
 BATCH = 64
 SEED = 17
@@ -90,19 +92,11 @@ def litdata_batches(endpoint: str, cache: Path) -> Any:
     import litdata
     from litdata.streaming.item_loader import TokensLoader
 
-    # Its obstore path refuses plain HTTP unless told.
-    downloader = litdata.streaming.downloader
-    downloader._OBSTORE_CLIENT_OPTIONS = {**(downloader._OBSTORE_CLIENT_OPTIONS or {}), "allow_http": True}
-    options = {
-        "endpoint_url": endpoint,
-        "config": __import__("botocore.config").config.Config(s3={"addressing_style": "path"}),
-    }
     dataset = litdata.StreamingDataset(
-        input_dir=litdata.streaming.resolver.Dir(path=str(cache), url="s3://bench/litdata"),
+        **litdata_source("s3://bench/litdata", cache, endpoint),
         item_loader=TokensLoader(block_size=TOKENS),
         shuffle=True,
         seed=SEED,
-        storage_options=options,
         drop_last=False,
     )
     yield from litdata.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=0)

@@ -30,6 +30,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from litdata_over_http import litdata_source
 from tokens import cpu_seconds, empty_cache, make_parser, named, run_peer, start_simulator
 
 from headrace.bench import emulation
@@ -131,17 +132,9 @@ def headrace_epochs(endpoint: str, args: argparse.Namespace) -> Epochs:
 def litdata_epochs(endpoint: str, args: argparse.Namespace) -> Epochs:
     import litdata
 
-    # Its obstore path refuses plain HTTP unless told.
-    downloader = litdata.streaming.downloader
-    downloader._OBSTORE_CLIENT_OPTIONS = {**(downloader._OBSTORE_CLIENT_OPTIONS or {}), "allow_http": True}
-    options = {
-        "endpoint_url": endpoint,
-        "config": __import__("botocore.config").config.Config(s3={"addressing_style": "path"}),
-    }
     dataset = litdata.StreamingDataset(
-        input_dir=litdata.streaming.resolver.Dir(path=str(args.cache), url="s3://bench/litdata"),
+        **litdata_source("s3://bench/litdata", args.cache, endpoint),
         shuffle=True,
-        storage_options=options,
         drop_last=False,
     )
     # Without workers: of two, one reads chunks that the other has not brought to their end.

@@ -131,8 +131,10 @@ def _group_of(here: Rank, keys: KeyValues, timeout: float, exchange: Exchange | 
     return Group(here.rank, here.world_size, keys, timeout, exchange)
 
 
-# Groups are numbered when they say something first, which all ranks do together: one that a single rank has
-# opened, to look, says nothing and takes no number.
+def _next_prefix() -> str:
+    """Of the next group's keys. Groups are numbered when they say something first, which all ranks do
+    together: one that a single rank has opened, to look, says nothing and takes no number."""
+    return f"headrace/checkpoint/{next(_numbers)}"
 
 
 class _JaxKeys:
@@ -141,7 +143,7 @@ class _JaxKeys:
 
     @cached_property
     def _prefix(self) -> str:
-        return f"headrace/checkpoint/{next(_numbers)}"
+        return _next_prefix()
 
     @property
     def _client(self) -> Any:
@@ -180,7 +182,7 @@ class _TorchKeys:
     def _store(self) -> Any:
         from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
 
-        return PrefixStore(f"headrace/checkpoint/{next(_numbers)}", _get_default_store())
+        return PrefixStore(_next_prefix(), _get_default_store())
 
     def set(self, key: str, value: str) -> None:
         self._store.set(key, value)

@@ -77,6 +77,30 @@ Result<std::vector<ObjectInfo>> head_keys(const BuildContext& context,
   return found;
 }
 
+/// Of the root, or of a folder below it.
+Status refuse_unfinished(const std::string& url, std::span<const ObjectInfo> listing) {
+  std::set<std::string_view> begun;
+  std::set<std::string_view> finished;
+  for (const ObjectInfo& object : listing) {
+    const std::string_view name = base_name(object.key);
+    const std::string_view folder =
+        std::string_view(object.key).substr(0, object.key.size() - name.size());
+    if (name == kPackPlan) begun.insert(folder);
+    if (name == kPackFinished) finished.insert(folder);
+  }
+  for (const std::string_view folder : begun) {
+    if (finished.contains(folder)) continue;
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format(
+            "{}: is a part of a dataset: `headrace pack` into it, or a writer, has not come "
+            "to its end ({}{} is there, {} is not); run the same again, which goes on, or "
+            "empty it; keys= reads single files of it",
+            url, folder, kPackPlan, kPackFinished));
+  }
+  return {};
+}
+
 }  // namespace
 
 bool may_be_sample(const ObjectInfo& object) noexcept {
@@ -149,34 +173,6 @@ Candidates sort_candidates(std::vector<ObjectInfo> listing) {
   out.all = std::move(listing);
   return out;
 }
-
-namespace {
-
-/// Of the root, or of a folder below it.
-Status refuse_unfinished(const std::string& url, std::span<const ObjectInfo> listing) {
-  std::set<std::string_view> begun;
-  std::set<std::string_view> finished;
-  for (const ObjectInfo& object : listing) {
-    const std::string_view name = base_name(object.key);
-    const std::string_view folder =
-        std::string_view(object.key).substr(0, object.key.size() - name.size());
-    if (name == kPackPlan) begun.insert(folder);
-    if (name == kPackFinished) finished.insert(folder);
-  }
-  for (const std::string_view folder : begun) {
-    if (finished.contains(folder)) continue;
-    return Status(
-        Code::kInvalidArgument,
-        fmt::format(
-            "{}: is a part of a dataset: `headrace pack` into it, or a writer, has not come "
-            "to its end ({}{} is there, {} is not); run the same again, which goes on, or "
-            "empty it; keys= reads single files of it",
-            url, folder, kPackPlan, kPackFinished));
-  }
-  return {};
-}
-
-}  // namespace
 
 Result<Candidates> list_candidates(const BuildContext& context) {
   const std::string& url = context.store.url();
