@@ -42,6 +42,9 @@ struct LogEvent {
   /// With so many in one span it is a warning. 0: never.
   std::uint64_t warn_from = 0;
   std::string_view advice = {};  ///< Ends the line of a warning: "see docs/stalls.md#throttled".
+  /// The first of a span is told when it comes, and the line at its end counts the others: for what
+  /// somebody is waiting to hear.
+  bool is_told_at_once = false;
 };
 
 class Log {

@@ -56,10 +56,15 @@ struct Log::State {
   void end_spans(TimePoint now, LogLevel least) HEADRACE_REQUIRES(mutex) {
     std::erase_if(spans, [&](const Span& span) HEADRACE_REQUIRES(mutex) {
       if (now - span.from < kSpan) return false;
-      LogLine line = span.line(std::min(now, span.from + kSpan));
-      if (line.level >= least) keep(std::move(line));
+      tell(span, std::min(now, span.from + kSpan), least);
       return true;
     });
+  }
+
+  void tell(const Span& span, TimePoint now, LogLevel least) HEADRACE_REQUIRES(mutex) {
+    if (span.count == 0) return;  // the first was told at once, and none came after it
+    LogLine line = span.line(now);
+    if (line.level >= least) keep(std::move(line));
   }
 
   const std::size_t capacity;
@@ -106,11 +111,13 @@ void Log::count(const LogEvent& event, std::string_view subject, std::string las
   if (found == spans.end()) {
     State::Span span{
         .event = event, .subject = std::string(subject), .from = now, .count = 0, .last = {}};
-    if (spans.size() >= kMaxSpans) {
+    const bool is_full = spans.size() >= kMaxSpans;
+    if (is_full || event.is_told_at_once) {
       span.count = 1;
       span.last = std::move(last);
-      LogLine line = span.line(now);
-      if (wants(line.level)) state_->keep(std::move(line));
+      state_->tell(span, now, level());
+      span.count = 0;
+      if (!is_full) spans.push_back(std::move(span));
       return;
     }
     found = spans.insert(spans.end(), std::move(span));
@@ -126,10 +133,7 @@ std::size_t Log::take(const std::function<void(const LogLine&)>& sink, bool ends
   {
     MutexLock lock(state_->mutex);
     if (ends_spans) {
-      for (const State::Span& span : state_->spans) {
-        LogLine line = span.line(now);
-        if (wants(line.level)) state_->keep(std::move(line));
-      }
+      for (const State::Span& span : state_->spans) state_->tell(span, now, level());
       state_->spans.clear();
     }
     state_->end_spans(now, level());

@@ -103,6 +103,22 @@ TEST_F(LogTest, CountsSubjectsAndKindsApart) {
                                             "1 request to s3://b hedged in the last 1 s, last: z"));
 }
 
+TEST_F(LogTest, TheFirstOfASpanIsToldAtOnceWhereAskedTo) {
+  LogEvent urgent = kRepeated;
+  urgent.is_told_at_once = true;
+  log.count(urgent, "s3://b", "one");
+  EXPECT_THAT(texts(log), ElementsAre("1 request to s3://b repeated in the last 1 s, last: one"));
+  log.count(urgent, "s3://b", "two");
+  log.count(urgent, "s3://b", "three");
+  EXPECT_THAT(texts(log), IsEmpty());
+  clock.advance(seconds(11));
+  EXPECT_THAT(texts(log),
+              ElementsAre("2 requests to s3://b repeated in the last 10 s, last: three"));
+  log.count(urgent, "s3://b", "four");
+  EXPECT_THAT(texts(log), SizeIs(1));
+  EXPECT_THAT(texts(log, true), IsEmpty());
+}
+
 TEST_F(LogTest, ManyEventsAreAWarningWithAdvice) {
   for (int i = 0; i < 3; ++i) log.count(kRepeated, "s3://b", "503");
   const auto lines = taken(log, true);

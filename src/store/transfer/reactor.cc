@@ -38,6 +38,9 @@ constexpr std::chrono::milliseconds kForeignClockSlice{1};
 // tens of milliseconds), long beside the price of asking.
 constexpr std::chrono::milliseconds kCredentialsPoll{5};
 
+// Attempts of a request, none of which reached the server, that are told at once. The waits before
+// the fifth are about 0.7 s together (RetryOptions); the tenth comes after a quarter of a minute.
+constexpr std::uint32_t kAttemptsUnreached = 5;
 // Beyond the limit, for second attempts.
 std::size_t hedge_connections(std::size_t limit) { return 2 + limit / 16; }
 
@@ -529,7 +532,10 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
   switch (decision.verdict) {
     case RetryVerdict::kRetry:
       counters_.retries.add(1);
-      log_repeated(log_subject_, code, message + attempt_text(op, now));
+      message += attempt_text(op, now);
+      log_repeated(log_subject_, code, message);
+      if (!outcome.was_sent && !outcome.is_unknown_host && op.attempts == kAttemptsUnreached)
+        log_unreached(log_subject_, message);
       go_to(op, endpoints_.home(), nullptr);  // another one may have the object by now
       op.last_failure = std::move(outcome.status);
       op.was_held_off = true;

@@ -389,6 +389,28 @@ TEST_P(TransferFaultTest, RefusedConnectIsReported) {
   EXPECT_GE(metric("store.connect_failures"), 2);
 }
 
+TEST_P(TransferFaultTest, AServerOutOfReachIsToldWhileItIsTried) {
+  LogCapture log(LogLevel::kWarning);
+  std::uint16_t port = 0;
+  {
+    const ScriptedServer gone;
+    port = gone.port();
+  }
+  options_.url = "fake://store";
+  start_engine(port);
+  Request request = get(0, 10);
+  ASSERT_EQ(handle_->submit({&request, 1}), 1U);
+  std::vector<std::string> lines;
+  while (lines.empty()) {  // The request itself is still being tried.
+    std::this_thread::yield();
+    process_log().take([&](const LogLine& line) { lines.push_back(line.text); });
+  }
+  EXPECT_THAT(lines[0], MatchesRegex("1 request to fake://store found no server so far, .*: "
+                                     "connection refused, attempt 5 of 10, [0-9]+ ms"));
+  Completion completion;
+  EXPECT_EQ(handle_->wait({&completion, 1}, system_clock().now()), 0U);
+}
+
 TEST_P(TransferFaultTest, UnknownHostIsNoMissingObject) {
   start_engine(80, "headrace.invalid");
   const Completion completion = transfer(get(0, 10));

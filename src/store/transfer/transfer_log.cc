@@ -27,6 +27,12 @@ constexpr LogEvent kRepeated = requests("repeated after failures", LogLevel::kIn
 constexpr LogEvent kThrottled =
     requests("refused for their rate, and repeated more slowly,", LogLevel::kInfo, kManyThrottles,
              "see docs/stalls.md#throttled");
+constexpr LogEvent kUnreached = {.area = "store",
+                                 .level = LogLevel::kWarning,
+                                 .one = "request to",
+                                 .many = "requests to",
+                                 .what = "found no server so far,",
+                                 .is_told_at_once = true};
 constexpr LogEvent kHedged = requests("late, and made a second time,", LogLevel::kDebug);
 
 }  // namespace
@@ -35,6 +41,10 @@ std::string log_subject(std::string_view url) { return std::string(url.substr(0,
 
 void log_repeated(const std::string& subject, Code code, const std::string& what) {
   process_log().count(code == Code::kThrottled ? kThrottled : kRepeated, subject, what);
+}
+
+void log_unreached(const std::string& subject, const std::string& what) {
+  process_log().count(kUnreached, subject, what);
 }
 
 void log_hedged(const std::string& subject, const std::function<std::string()>& what) {

@@ -19,6 +19,10 @@ std::string log_subject(std::string_view url);
 /// attempt 2 of 10, 12 ms".
 void log_repeated(const std::string& subject, Code code, const std::string& what);
 
+/// A request has not reached its server in several attempts, and will be tried again: told at once,
+/// as somebody may be looking at a program that does nothing. `what`: as above.
+void log_unreached(const std::string& subject, const std::string& what);
+
 /// A second attempt begins; `what` makes the text, where anybody listens.
 void log_hedged(const std::string& subject, const std::function<std::string()>& what);
 
