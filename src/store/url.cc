@@ -1,5 +1,9 @@
 #include "store/url.h"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "http/uri.h"
 
 namespace headrace {
@@ -13,6 +17,25 @@ bool is_scheme(std::string_view text) noexcept {
     if (!is_letter && !is_other) return false;
   }
   return true;
+}
+
+char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+
+/// What is a path by its letters, and was meant as a URL: "s3:/bucket", "s3//bucket". The scheme in
+/// lower case and the rest; empty: a path. "s3:" alone is what "s3:/key" leaves for the folder.
+std::pair<std::string, std::string_view> split_mistyped(std::string_view text) {
+  static constexpr std::string_view kSchemes[] = {"s3",   "gs",    "gcs",  "az",    "azure",
+                                                  "abfs", "abfss", "wasb", "wasbs", "hf",
+                                                  "http", "https", "file"};
+  const std::size_t end = text.find_first_of(":/");
+  if (end == std::string_view::npos || (text[end] == '/' && !text.substr(end).starts_with("//")))
+    return {};
+  if (text[end] == ':' && end + 1 < text.size() && text[end + 1] != '/') return {};
+  std::string scheme(text.substr(0, end));
+  std::transform(scheme.begin(), scheme.end(), scheme.begin(), lower);
+  if (std::find(std::begin(kSchemes), std::end(kSchemes), scheme) == std::end(kSchemes)) return {};
+  const std::size_t rest = text.find_first_not_of(":/", end);
+  return {std::move(scheme), rest == std::string_view::npos ? "" : text.substr(rest)};
 }
 
 std::string_view trim_slashes(std::string_view text) noexcept {
@@ -37,14 +60,21 @@ Result<StoreUrl> parse_store_url(std::string_view text) {
   StoreUrl url;
   const std::size_t colon = text.find("://");
   if (colon == std::string_view::npos || !is_scheme(text.substr(0, colon))) {
+    if (const auto [scheme, rest] = split_mistyped(text); !scheme.empty()) {
+      const std::string meant = scheme + (scheme == "file" ? ":///" : "://") + std::string(rest);
+      // Shown as what was meant: only that is known to be shown without secrets.
+      return Status(Code::kInvalidArgument,
+                    "did you mean " + http::without_secrets(meant) +
+                        "? As it was written it names a directory here; begin with ./ if that is "
+                        "meant");
+    }
     std::string_view path = text;
     while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
     url.path = path;
     url.root = path;
     return url;
   }
-  for (char c : text.substr(0, colon))
-    url.scheme.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c);
+  for (char c : text.substr(0, colon)) url.scheme.push_back(lower(c));
   std::string_view rest = text.substr(colon + 3);
   if (url.scheme == "file") {
     if (rest.starts_with("localhost/")) rest.remove_prefix(9);

@@ -36,6 +36,21 @@ TEST(StoreUrl, RefusesWhatNamesNothing) {
   }
 }
 
+TEST(StoreUrl, AMistypedUrlIsNoDirectory) {
+  const auto message = [](std::string_view text) {
+    const auto url = parse_store_url(text);
+    return url ? "a path" : std::string(url.error().message());
+  };
+  for (const char* text : {"s3:/b/x", "S3:/b/x", "s3//b/x"})
+    EXPECT_THAT(message(text), HasSubstr("did you mean s3://b/x?")) << text;
+  EXPECT_THAT(message("file:/data"), HasSubstr("did you mean file:///data?"));
+  EXPECT_THAT(message("gs:"), HasSubstr("did you mean gs://?"));
+  EXPECT_THAT(message("s3:/KEY:SECRET@b/x"), testing::Not(HasSubstr("SECRET")));
+  for (const char* text :
+       {"s3", "s3/b", "./s3:/b", "/s3:/b", "s3:b", "data:/x", "a//b", "http", "s3/b//c"})
+    EXPECT_EQ(message(text), "a path") << text;
+}
+
 TEST(OpenStore, RefusesOtherSchemesWithAHint) {
   const auto message = [](const std::string& url) {
     StoreOptions options;

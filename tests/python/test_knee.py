@@ -20,6 +20,8 @@ def rows_of(throughput: Any, part_bytes: int = 1 << 20, cpu: float = 0.2) -> lis
             "gb_per_s": throughput(count),
             "cpu_seconds_per_gb": cpu,
             "failures": 0,
+            "requests": 1000,
+            "extra_attempts": 0,
         }
 
     return list(sweep(measure, DOUBLINGS))
@@ -54,6 +56,16 @@ def test_collapse_is_reported_and_not_recommended() -> None:
     advice = recommend(rows)
     assert advice["max_in_flight"] == 64
     assert advice["collapses_at"] == 128
+
+
+def test_what_the_store_refused_in_part_is_not_recommended() -> None:
+    rows = rows_of(lambda count: count * 0.1)
+    for row in rows:
+        row["extra_attempts"] = 11 if row["in_flight"] > 128 else 10
+    assert recommend(rows)["max_in_flight"] == 128
+    for row in rows:
+        row["failures"] = 1
+    assert recommend(rows)["max_in_flight"] == 1024, "something must be said"
 
 
 def test_recommendation_prefers_less_cpu_then_less_memory() -> None:

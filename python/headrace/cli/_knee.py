@@ -11,6 +11,8 @@ ENOUGH = 0.95
 """Of the best throughput: the knee is the least concurrency that gives it. More only adds waiting."""
 GROWTH = 1.05
 """Less growth than this for a doubling counts as none."""
+REFUSED = 0.01
+"""Of the requests, made a second time: with more the store was past its limit. Hedges are off in a sweep."""
 
 
 def sweep(measure: Callable[[int], Row], counts: Iterable[int]) -> Iterator[Row]:
@@ -39,11 +41,12 @@ def knee(rows: list[Row]) -> Row:
 
 
 def recommend(rows: list[Row]) -> Row:
-    """The best part size and its knee. Among nearly equal throughputs the one with the least CPU, then with
-    the least in flight."""
+    """The best part size and its knee, of the rows that the store did not refuse in part, where there are
+    any. Among nearly equal throughputs the one with the least CPU, then with the least in flight."""
+    taken = [row for row in rows if not is_refused(row)] or rows
     knees = [
-        knee([row for row in rows if row["part_bytes"] == size])
-        for size in sorted({row["part_bytes"] for row in rows})
+        knee([row for row in taken if row["part_bytes"] == size])
+        for size in sorted({row["part_bytes"] for row in taken})
     ]
     best = max(row["gb_per_s"] for row in knees)
     good = [row for row in knees if row["gb_per_s"] >= ENOUGH * best]
@@ -57,6 +60,11 @@ def recommend(rows: list[Row]) -> Row:
         "gb_per_s": chosen["gb_per_s"],
         "collapses_at": collapse(rows, chosen["part_bytes"]),
     }
+
+
+def is_refused(row: Row) -> bool:
+    """Whether the store failed requests of a row, or had more than a few made again."""
+    return bool(row["failures"]) or row["extra_attempts"] > REFUSED * row["requests"]
 
 
 def collapse(rows: list[Row], part_bytes: int) -> int | None:

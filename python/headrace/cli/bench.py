@@ -25,7 +25,7 @@ from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.loader.loader import Loader
 from headrace.loader.report import check_ending
 from headrace.store.store import Store
-from headrace.store.urls import without_secrets
+from headrace.store.urls import is_hidden, without_secrets
 
 app = typer.Typer(
     no_args_is_help=True, help="Measure fetching, loading and emulated training.", rich_markup_mode="markdown"
@@ -159,7 +159,9 @@ def fetch(
     options = where.as_dict()
     limit = parse_bytes(memory, "--memory")
     with Store(root, **options) as lister:
-        objects = [info for info in islice(lister.list(prefix), 100_000) if info.size]
+        # What lies hidden beside data, as the records of pack, is read once and is not what to measure.
+        found = (info for info in lister.list(prefix) if not is_hidden(info.key.removeprefix(prefix)))
+        objects = [info for info in islice(found, 100_000) if info.size]
     if not objects:
         raise NotFoundError(f"{url}: nothing to read there")
     fixed = _numbers(in_flight, "--in-flight") if in_flight else []
@@ -297,7 +299,7 @@ def _load(url: str, batches: int, options: dict[str, Any], reports: Sequence[str
         samples, count, first = 0, 0, 0.0
         for batch in islice(loader, batches or None):
             first = first or started.read()["seconds"]
-            samples, count = samples + len(batch.ids), count + 1
+            samples, count = samples + int(batch.mask.sum()), count + 1  # without what fills the last up
         stats, measured = loader.stats(), started.read()
         for path in reports:
             loader.report(path)

@@ -12,7 +12,7 @@ from headrace import _native
 from headrace.cli.base import fail, is_local, local_path
 from headrace.cli.plan import Job
 
-__all__ = ["LEADS_NOWHERE", "dead_links", "is_not_hidden", "name_dead_links"]
+__all__ = ["LEADS_NOWHERE", "dead_links", "name_dead_links"]
 
 LEADS_NOWHERE = "the link leads nowhere"
 NO_FILE = "neither a file nor a directory"
@@ -32,10 +32,6 @@ def dead_links(job: Job, names: _native.NameFilter) -> Iterator[tuple[str, str]]
             below = os.fsdecode(os.fsencode(key)[strip:])
             if key.startswith(prefix) and (matches is None or matches(key)) and names.accepts(below):
                 yield key, what
-
-
-def is_not_hidden(key: str) -> bool:
-    return "/." not in f"/{key}"
 
 
 def name_dead_links(url: str, accepts: Callable[[str], bool]) -> int:

@@ -11,11 +11,11 @@ from headrace import _native
 from headrace.base.progress import progress_bar
 from headrace.base.units import format_bytes, parse_bytes
 from headrace.cli.base import local_path, print_json
-from headrace.cli.dead_links import is_not_hidden, name_dead_links
+from headrace.cli.dead_links import name_dead_links
 from headrace.cli.declare import DataWhere, FileFields, Json, Memory, argument, option
 from headrace.errors import InvalidArgumentError
 from headrace.store.store import Store
-from headrace.store.urls import is_pattern, refuse_inside, refuse_memory
+from headrace.store.urls import is_hidden, is_pattern, refuse_inside, refuse_memory
 
 FILES = "files"
 PYTHON = "python"
@@ -38,15 +38,10 @@ _INDEXED_SHARD = re.compile(
 
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_ALMOST_URL = re.compile(r"(s3|gs|az|azure|abfss?|wasbs?|hf|https?|file)(:/(?!/)|//+)(?=[^/])", re.IGNORECASE)
 
 
-def _refuse_mistyped(source: str, target: str, kind: str) -> None:
-    """Names that no file has, and that are nearly something else: "no such file" helps nobody there."""
-    for text in (source, target):
-        if (found := _ALMOST_URL.match(text)) and not os.path.exists(text.partition("/")[0]):
-            url = f"{found[1].lower()}://{'/' * (found[1].lower() == 'file')}{text[found.end() :]}"
-            raise InvalidArgumentError(f"{text}: no such file or directory; did you mean {url}?")
+def _refuse_function(source: str, kind: str) -> None:
+    """What no file is called, and a function may be: "no such file" helps nobody there."""
     if kind == "auto" and _FUNCTION.fullmatch(source) and not os.path.exists(source):
         raise InvalidArgumentError(
             f"{source}: no such file or directory; samples of a function take --from {PYTHON}"
@@ -162,7 +157,7 @@ def pack(
     """
     started = time.monotonic()
     refuse_memory(target)
-    _refuse_mistyped(source, target, kind)
+    _refuse_function(source, kind)
     options = where.as_dict()
     common: dict[str, Any] = {
         "format": format,
@@ -236,7 +231,7 @@ def pack(
         print_json({**result, "seconds": seconds})
     else:
         _print_summary(result, seconds, dry_run)
-    return 0 if kind == PYTHON else name_dead_links(source, is_not_hidden)
+    return 0 if kind == PYTHON else name_dead_links(source, lambda key: not is_hidden(key))
 
 
 def _refuse_with_tokens(others: dict[str, object]) -> None:
@@ -306,6 +301,12 @@ def _print_summary(result: dict[str, Any], seconds: float, dry_run: bool) -> Non
         print(
             f"{result['sample_count']:,} samples from {format_bytes(result['read_bytes'])} would become "
             f"{result['shard_count']:,} shards{written}"
+        )
+        return
+    if result["resumed_shard_count"] == result["shard_count"]:
+        print(
+            f"nothing to do: {result['sample_count']:,} samples in {result['shard_count']:,} shards are "
+            "there from an earlier run"
         )
         return
     kept = (

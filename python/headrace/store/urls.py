@@ -16,6 +16,7 @@ from headrace.errors import InvalidArgumentError, NotFoundError, UnsupportedErro
 
 __all__ = [
     "expand_urls",
+    "is_hidden",
     "is_pattern",
     "kept_url",
     "local_path",
@@ -143,14 +144,16 @@ def _matching(pattern: str, list_keys: Callable[[str, str, bool], list[str]]) ->
     rest = pattern[len(folder) :]
     glob = _native.Glob(rest)
     keys = list_keys(folder or ".", glob.prefix, "/" in rest or "**" in rest)
-    found = sorted((key for key in keys if glob.matches(key) and not _is_hidden(key)), key=str.encode)
+    named = (key for key in keys if glob.matches(key) and not key.endswith("/"))
+    found = sorted((key for key in named if not is_hidden(key)), key=str.encode)
     if not found:
         raise NotFoundError(f"{pattern}: no object matches")
     return [folder + key for key in found]
 
 
-def _is_hidden(key: str) -> bool:
-    return key.endswith("/") or key.startswith(".") or "/." in key
+def is_hidden(key: str) -> bool:
+    """Whether a part of a key begins with a dot: what data and patterns leave out, as shells do."""
+    return "/." in f"/{key}"
 
 
 def _common_folder(first: str, last: str) -> str:
