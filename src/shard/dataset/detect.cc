@@ -294,7 +294,10 @@ class Chooser {
         other = &group;
       }
     }
-    if (found->format == Format::kAuto) return all_of(fallback_format().id);
+    if (found->format == Format::kAuto) {
+      HEADRACE_TRY(refuse_unsure());
+      return all_of(fallback_format().id);
+    }
     // Side files are only here where there is nothing else; those of no format stay side files.
     const bool is_mixed =
         other != nullptr && (other->format != Format::kAuto || !(is_side_ || is_empty(*other)));
@@ -302,6 +305,19 @@ class Chooser {
       return mixed(found->members.front(), found->format, other->members.front(), other->format);
     }
     return of_format(found->format);
+  }
+
+  // Without any mark each object is a sample, unless they may as well be something else.
+  Status refuse_unsure() const {
+    if (!context_.options.labels.empty() || !context_.options.manifest.empty()) return {};
+    for (const FormatDriver* driver : all_formats()) {
+      if (driver->may_be_listing == nullptr || !driver->may_be_listing(candidates_.data)) continue;
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{}: nothing in {} tells what it is: {}, or one sample a file "
+                                "(format='raw')? Say which",
+                                context_.store.url(), object(0).key, driver->unsure_hint));
+    }
+    return {};
   }
 
   Result<DataObjects> of_format(Format format) {

@@ -116,6 +116,26 @@ TEST_F(Detect, PassesOverSideFiles) {
   EXPECT_EQ(keys(), (std::vector<std::string>{"a-0.data", "a-1.data"}));
 }
 
+TEST_F(Detect, AsksWhatFewOrLargeBinFilesAre) {
+  store_.set("train.bin", std::string(256 << 10, 'x'));
+  store_.set("val.bin", "x");
+  EXPECT_EQ(code(), Code::kInvalidArgument);
+  for (const char* part : {"train.bin", "format='tokens'", "format='raw'"})
+    EXPECT_NE(message_.find(part), std::string::npos) << message_;
+  options_.format = Format::kRaw;
+  EXPECT_EQ(keys().size(), 2U);
+  options_.format = Format::kAuto;
+  store_.set("a.dat", "x");
+  EXPECT_EQ(format(), Format::kRaw);
+}
+
+TEST_F(Detect, ManySmallBinFilesAreSamples) {
+  for (int i = 0; i < 17; ++i) store_.set(fmt::format("{:02}.bin", i), std::string(300 << 10, 'x'));
+  EXPECT_EQ(format(), Format::kRaw);
+  for (int i = 0; i < 17; ++i) store_.set(fmt::format("{:02}.bin", i), std::string(9 << 20, 'x'));
+  EXPECT_EQ(code(), Code::kInvalidArgument);
+}
+
 TEST_F(Detect, NamesBothFormatsOfAMixture) {
   store_.set("a.one", testing::make_tar({{"a.txt", "1"}}));
   store_.set("b.two", "{\"a\": 1}\n{\"a\": 2}\n");

@@ -100,6 +100,10 @@ struct FormatDriver {
   bool takes_all = false;
   /// Its files may be about those of a format with an index.json, and are then no second format.
   bool may_describe_others = false;
+  /// Whether objects in which nothing has a mark may as well be files of this format as samples
+  /// each. Then nobody can know, and it is an error that asks, with `unsure_hint`.
+  bool (*may_be_listing)(std::span<const ObjectInfo> objects) noexcept = nullptr;
+  std::string_view unsure_hint = {};  ///< "flat tokens, format='tokens' with tokens_per_sample=".
   std::string_view mixed_hint = {};  ///< Ends the message on several formats where it is the first.
 
   // Files beside the data.

@@ -1,5 +1,7 @@
 #include "shard/formats/tokens/tokens_driver.h"
 
+#include <algorithm>
+
 #include "shard/dataset/fingerprint.h"
 #include "shard/formats/tokens/idx_layout.h"
 #include "shard/formats/tokens/megatron.h"
@@ -8,6 +10,24 @@ namespace headrace::detail {
 namespace {
 
 constexpr std::string_view kTokenSideEndings[] = {".idx"};
+
+// Few or large `.bin` files are flat tokens more often than samples: nanoGPT's smallest set is one
+// of 604 KB and one of 72 KB. Scans of a lidar are `.bin` files too, thousands of some 2 MB.
+constexpr std::size_t kFewFiles = 16;
+constexpr std::uint64_t kLargeOfFew = 256 << 10;
+constexpr std::uint64_t kLargeOfMany = 8 << 20;
+
+bool may_be_tokens(std::span<const ObjectInfo> objects) noexcept {
+  std::uint64_t total = 0;
+  std::uint64_t largest = 0;
+  for (const ObjectInfo& object : objects) {
+    if (!object.key.ends_with(".bin")) return false;
+    total += object.size_bytes;
+    largest = std::max(largest, object.size_bytes);
+  }
+  return objects.size() <= kFewFiles ? largest >= kLargeOfFew
+                                     : total / objects.size() >= kLargeOfMany;
+}
 
 void add_tokens_layout(ContentDigest& digest, const IndexView& view) {
   const auto files = parse_idx_layout(view.layout());
@@ -22,6 +42,8 @@ constinit const FormatDriver kTokensDriver{
     .name = "tokens",
     .may_lack_mark = true,
     .is_never_compressed = true,
+    .may_be_listing = may_be_tokens,
+    .unsure_hint = "flat tokens (format='tokens' with tokens_per_sample=)",
     .side_endings = kTokenSideEndings,
     .side_key =
         [](std::string_view key) { return key.ends_with(".bin") ? idx_key(key) : std::string(); },
