@@ -212,10 +212,13 @@ bool is_true(std::string_view value) noexcept { return value == "true" || value 
 }  // namespace
 
 Status AzureSettings::missing_credentials() const {
-  std::string message = "no credentials found for the Azure storage account " + account +
-                        "; pass anonymous=True for public containers. Looked at:";
-  for (const std::string& place : searched) message += "\n  " + place;
-  return Status(Code::kDenied, std::move(message));
+  std::string message =
+      "no credentials found for the Azure storage account " + account + ". Looked at: ";
+  for (std::size_t i = 0; i < searched.size(); ++i) message += (i > 0 ? "; " : "") + searched[i];
+  return Status(Code::kDenied,
+                message +
+                    ". Set them, or for a public container use --anonymous (anonymous=True in "
+                    "Python)");
 }
 
 std::string_view azure_account_of_host(std::string_view host) noexcept {

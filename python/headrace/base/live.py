@@ -79,6 +79,8 @@ def _finish_begun() -> None:
     for thing in list(_begun):
         try:
             thing.close()
+        except HeadraceError as error:  # says all by itself; where this is called from says nothing
+            sys.excepthook(type(error), error.with_traceback(None), None)
         except Exception:
             sys.excepthook(*sys.exc_info())
 

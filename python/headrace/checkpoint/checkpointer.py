@@ -183,6 +183,7 @@ class Checkpointer(live.Closing):
         self._saves: list[SaveHandle] = []
         self._saved: dict[int, Kept] = {}  # By step.
         self._last: Manifest | None = None  # That this job has committed.
+        self._alike = 0  # Saves before it, one after the other, of the same arrays.
         self._worker = ThreadPoolExecutor(1, "headrace-checkpoint")
         self._sweeper: Sweeper | None = None
         self.rejected: list[Rejected] = []
@@ -316,13 +317,18 @@ class Checkpointer(live.Closing):
         """Says it where nothing has changed since the checkpoint before: then an old copy was saved, or
         nothing was trained."""
         last, self._last = self._last, manifest
-        if last is not None and last.step != manifest.step and last.has_same_arrays(manifest):
+        if last is None or last.step == manifest.step:
+            return
+        self._alike = self._alike + 1 if last.has_same_arrays(manifest) else 0
+        if self._alike == 1 or (self._alike and self._alike % 10 == 0):
+            again = f" (for the {self._alike}th time)" if self._alike > 1 else ""
             _log.warning(
-                "%s: the arrays of step %d are, bit for bit, those of step %d; was the state that training "
+                "%s: the arrays of step %d are, bit for bit, those of step %d%s; was the state that training "
                 "changes what was saved?",
                 self.url,
                 manifest.step,
                 last.step,
+                again,
             )
 
     def retire(self) -> None:
