@@ -4,12 +4,12 @@
     pip install --no-deps --target /tmp/old OLD_CHECKOUT; pip install --no-deps --target /tmp/new .
     bench/builds.py /tmp/old /tmp/new [--rounds 5] [--mib 512] [--cases mds,tar,...] [--json]
 
-Cases: mds, mds-s3, tar and tfrecord (4 KiB samples, shuffled, two epochs, from files in memory or from
-`headrace sim` on loopback), ranges of 64 KiB, 1 MiB and 8 MiB (get_ranges from the simulator), samples
-(Dataset.read of random ones), copy (small files to the simulator) and pack (small files to MDS). Every run is
-a fresh process; the builds take turns, and change who is first. CPU is user + system time of the process from
-the end of the imports; the ratio is the median over rounds of new / old, with its spread. The simulator is
-that of the new build for both.
+Cases: mds, mds-s3, tar, tfrecord, tokens and tokens-s3 (4 KiB samples, shuffled, two epochs, from files in
+memory or from `headrace sim` on loopback; tokens are flat files of uint16, 2,048 to a sample), ranges of
+64 KiB, 1 MiB and 8 MiB (get_ranges from the simulator), samples (Dataset.read of random ones), copy (small
+files to the simulator) and pack (small files to MDS). Every run is a fresh process; the builds take turns,
+and change who is first. CPU is user + system time of the process from the end of the imports; the ratio is the
+median over rounds of new / old, with its spread. The simulator is that of the new build for both.
 """
 
 from __future__ import annotations
@@ -69,11 +69,14 @@ with hr.Store("s3://bucket", memory="256MiB", **remote) as store:
         count += 1
         del result
 """
+TOKENS = f'seed=1, format="tokens", tokens_per_sample={SAMPLE // 2}'
 CASES = {
     "mds": LOADER.format(url='root + "/bucket/mds"', more="seed=1"),
     "mds-s3": LOADER.format(url='"s3://bucket/mds"', more="seed=1, **remote"),
     "tar": LOADER.format(url='root + "/bucket/tar"', more="seed=1"),
     "tfrecord": LOADER.format(url='root + "/bucket/tfrecord"', more='seed=1, ragged="arrow"'),
+    "tokens": LOADER.format(url='root + "/bucket/tokens"', more=TOKENS),
+    "tokens-s3": LOADER.format(url='"s3://bucket/tokens"', more=TOKENS + ", **remote"),
     "ranges-64KiB": RANGES.format(size=64 << 10, passes=1),
     "ranges-1MiB": RANGES.format(size=1 << 20, passes=4),
     "ranges-8MiB": RANGES.format(size=8 << 20, passes=4),
@@ -122,9 +125,10 @@ def pack(source: Path, target: Path, build: str, *options: str) -> None:
 def make_data(root: Path, mib: int, build: str) -> None:
     bucket = root / "bucket"
     payload = make_tars(bucket, mib)
-    (bucket / "blobs").mkdir()
-    for shard in range(max(1, mib // 64)):
-        (bucket / "blobs" / f"{shard}").write_bytes(payload)
+    for folder, ending in (("blobs", ""), ("tokens", ".bin")):
+        (bucket / folder).mkdir()
+        for shard in range(max(1, mib // 64)):
+            (bucket / folder / f"{shard}{ending}").write_bytes(payload)
     for name in ("mds", "tfrecord"):
         pack(bucket / "tar", bucket / name, build, "--format", name)
     small = root / "small"
