@@ -124,6 +124,37 @@ class Storm : public StormWorld {
     }
   }
 
+  /// So many processes at a time, of which one after the other is killed and replaced.
+  void storm(std::size_t processes, std::uint64_t kills) {
+    for (std::size_t i = 0; i < processes; ++i) workers_.push_back(start_one(i % kJobs));
+    for (std::uint64_t i = 0; i < kills; ++i) {
+      if (i % kKillsBetween == kKillsBetween - 1) change_weather();
+      Worker& worker = workers_[random_.below(processes)];
+      if (is_calm() && random_.below(4) != 0) {
+        ASSERT_TRUE(says(worker)) << "every start finds the cache usable, after kill " << i;
+      }
+      // At any moment of its life, its start included.
+      const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(random_.below(20'000'000))};
+      ::nanosleep(&pause, nullptr);
+      kill(worker);
+      if (HasFailure()) return;
+      worker = start_one(worker.job);
+      if (random_.below(3) == 0) damage_one();
+      // One extent for each process: written and about to be deleted as damaged.
+      ASSERT_LE(held_bytes(), limit_bytes() + processes * kStormExtentBytes)
+          << "after kill " << i << " in weather " << weather_ << " " << faults_->no_tmpfile
+          << last_damage_;
+    }
+    make_calm();
+    EXPECT_GT(faults_->given_count.load(), 0U) << "the library was not loaded";
+    for (Worker& worker : workers_) {
+      EXPECT_TRUE(says(worker, 20)) << "usable at once when the disk is well again";
+      kill(worker);
+    }
+    EXPECT_GT(extents().size(), 0U) << "the storm left something to look at";
+    expect_order();
+  }
+
   DiskFaults* faults_ = nullptr;
   std::uint64_t weather_ = 0;
   std::string last_damage_;
@@ -131,34 +162,13 @@ class Storm : public StormWorld {
 
 // HEADRACE_STORM_KILLS: 10,000 in the long set.
 TEST_F(Storm, KillsAndFaultsLeaveNothingWrong) {
-  const std::uint64_t kills = test_number("HEADRACE_STORM_KILLS", 300);
-  for (std::size_t i = 0; i < kProcesses; ++i) workers_.push_back(start_one(i % kJobs));
-  for (std::uint64_t i = 0; i < kills; ++i) {
-    if (i % kKillsBetween == kKillsBetween - 1) change_weather();
-    Worker& worker = workers_[random_.below(kProcesses)];
-    if (is_calm() && random_.below(4) != 0) {
-      ASSERT_TRUE(says(worker)) << "every start finds the cache usable, after kill " << i;
-    }
-    // At any moment of its life, its start included.
-    const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(random_.below(20'000'000))};
-    ::nanosleep(&pause, nullptr);
-    kill(worker);
-    if (HasFailure()) return;
-    worker = start_one(worker.job);
-    if (random_.below(3) == 0) damage_one();
-    // One extent for each process: written and about to be deleted as damaged.
-    ASSERT_LE(held_bytes(), limit_bytes() + kProcesses * kStormExtentBytes)
-        << "after kill " << i << " in weather " << weather_ << " " << faults_->no_tmpfile
-        << last_damage_;
-  }
-  make_calm();
-  EXPECT_GT(faults_->given_count.load(), 0U) << "the library was not loaded";
-  for (Worker& worker : workers_) {
-    EXPECT_TRUE(says(worker, 20)) << "usable at once when the disk is well again";
-    kill(worker);
-  }
-  EXPECT_GT(extents().size(), 0U) << "the storm left something to look at";
-  expect_order();
+  storm(kProcesses, test_number("HEADRACE_STORM_KILLS", 300));
+}
+
+// A process that has the directory to itself writes when nobody waits for a read, and from the
+// memory that was read into.
+TEST_F(Storm, SoDoThoseOfAProcessThatIsAlone) {
+  storm(1, test_number("HEADRACE_STORM_KILLS", 300));
 }
 
 }  // namespace
