@@ -6,8 +6,10 @@
 /// A small file that all processes have open says it; each has a slot in it for what it added and
 /// is about to add. A slot belongs to whoever holds the lock of the same number, so those of dead
 /// processes are known, and what they had reserved is free again. Whoever dies while files come or
-/// go may leave the sum too high, never too low: then it is counted anew. So it is when the file
-/// was cut off or damaged: whoever finds that out makes another, and nothing is added meanwhile.
+/// go may leave the sum too high, never too low: then it is counted anew. So it is where one died
+/// with something reserved, since a file under an unfinished name may be left of that, and when the
+/// ledger was cut off or damaged: whoever finds that out makes another, and nothing is added
+/// meanwhile.
 ///
 /// Threads: any.
 #include <cstdint>
@@ -64,7 +66,8 @@ class Ledger {
     Ledger& ledger_;
   };
 
-  /// Whether somebody died in a Change since files were last counted, or the ledger cannot be read.
+  /// Whether somebody died in a Change, or with something reserved, since files were last counted,
+  /// or the ledger cannot be read.
   bool is_doubtful() const noexcept;
   /// Replaces the sum by what `count` says, while no file comes or goes in any process. False:
   /// some do just now, and nothing was counted; or `count` had no answer, and the sum is as it was.

@@ -94,10 +94,15 @@ TEST_F(LedgerOf, NeverLetsThreadsOverTheLimit) {
 
 TEST_F(LedgerOf, ForgetsWhatTheDeadHadReserved) {
   const auto ledger = open();
+  ASSERT_TRUE(ledger->recount([] { return std::uint64_t{0}; }));
   in_killed_process([](Ledger& dying) { EXPECT_TRUE(dying.try_reserve(70, 100)); });
   EXPECT_EQ(ledger->used_bytes(), 70U);
   ledger->sweep();
   EXPECT_EQ(ledger->used_bytes(), 0U);
+  EXPECT_TRUE(ledger->is_doubtful()) << "what it was writing may lie there, which counting removes";
+  ASSERT_TRUE(ledger->recount([] { return std::uint64_t{0}; }));
+  in_killed_process([](Ledger& dying) { EXPECT_TRUE(dying.try_reserve(70, 100)); });
+  EXPECT_TRUE(open()->is_doubtful()) << "so says who takes its slot";
 }
 
 TEST_F(LedgerOf, CountsAnewAfterADeathInTheMiddleOfAChange) {

@@ -29,7 +29,7 @@ def png(seed: int) -> bytes:
 def write_files(root: Path, values: list[bytes]) -> Path:
     root.mkdir(parents=True, exist_ok=True)
     for i, value in enumerate(values):
-        (root / f"{i:04}.bin").write_bytes(value)
+        (root / f"{i:04}.rec").write_bytes(value)
     return root
 
 
@@ -223,7 +223,7 @@ def test_bad_msgpack_is_a_bad_sample(tmp_path: Path, open_loader: Any) -> None:
     values[3], values[9] = values[3][:-1], values[9] + b"\xc0"
     write_files(tmp_path / "files", values)
     decode = {"data": hr.decode.msgpack()}
-    with pytest.raises(hr.CorruptError, match=r"sample 3 of .*0003.bin.*ends inside of a value"):
+    with pytest.raises(hr.CorruptError, match=r"sample 3 of .*0003.rec.*ends inside of a value"):
         list(open_loader(tmp_path / "files", shuffle=False, decode=decode))
     loader = open_loader(tmp_path / "files", decode=decode, on_bad_sample="replace")
     with pytest.warns(RuntimeWarning, match="replaced"):
