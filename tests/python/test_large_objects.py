@@ -22,7 +22,7 @@ def objects(s3: simulator.Server) -> list[bytes]:
     made = [rng.bytes(SIZE), rng.bytes(SIZE), rng.bytes(1000)]
     with hr.Store("s3://b") as store:
         for i, value in enumerate(made):
-            store.put(f"d/{i}.bin", value)
+            store.put(f"d/{i}.dat", value)
     return made
 
 
@@ -69,15 +69,15 @@ def test_bits_that_rot_in_the_store_are_an_error(
     s3: simulator.Server, objects: list[bytes], buckets: Path
 ) -> None:
     dataset = hr.Dataset("s3://b/d", memory="256MiB")
-    path = buckets / "b" / "d" / "0.bin"
+    path = buckets / "b" / "d" / "0.dat"
     before = path.stat()
     with path.open("r+b") as file:
         file.seek(SIZE - 100)
         file.write(bytes([objects[0][SIZE - 100] ^ 1]))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # The same version, by all it says.
-    with pytest.raises(hr.CorruptError, match=r"0\.bin: its bytes, read in parts, do not match the checksum"):
+    with pytest.raises(hr.CorruptError, match=r"0\.dat: its bytes, read in parts, do not match the checksum"):
         read_epoch(dataset)
-    with pytest.raises(hr.CorruptError, match=r"0\.bin: its bytes, read in parts, do not match the checksum"):
+    with pytest.raises(hr.CorruptError, match=r"0\.dat: its bytes, read in parts, do not match the checksum"):
         dataset[0]
     assert bytes(dataset[1]["data"]) == objects[1]
 
