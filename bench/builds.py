@@ -5,11 +5,11 @@
     bench/builds.py /tmp/old /tmp/new [--rounds 5] [--mib 512] [--cases mds,tar,...] [--json]
 
 Cases: mds, mds-s3, tar, tfrecord, tokens and tokens-s3 (4 KiB samples, shuffled, two epochs, from files in
-memory or from `headrace sim` on loopback; tokens are flat files of uint16, 2,048 to a sample), ranges of
-64 KiB, 1 MiB and 8 MiB (get_ranges from the simulator), samples (Dataset.read of random ones), copy (small
+memory or from `headrace sim` on loopback; tokens are flat files of uint16, 2,048 to a sample), ranges of 64
+KiB, 1 MiB and 8 MiB (get_ranges from the simulator), samples (Dataset.read of random ones), copy (small
 files to the simulator) and pack (small files to MDS). Every run is a fresh process; the builds take turns,
-and change who is first. CPU is user + system time of the process from the end of the imports; the ratio is the
-median over rounds of new / old, with its spread. The simulator is that of the new build for both.
+and change who is first. CPU is user + system time of the process from the end of the imports; the ratio is
+the median over rounds of new / old, with its spread. The simulator is that of the new build for both.
 """
 
 from __future__ import annotations
