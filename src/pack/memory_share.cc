@@ -48,32 +48,47 @@ std::uint64_t compressed_bound(std::uint64_t image_bytes) noexcept {
 }
 
 Result<MemoryShare> share_memory(const PackPlan& plan, std::uint64_t memory_bytes,
-                                 std::uint32_t wanted_workers, std::uint32_t most_workers) {
+                                 std::uint32_t wanted_workers, std::uint32_t most_workers,
+                                 const StoreTraits& target) {
   if (memory_bytes < kLeastMemoryBytes) {
     return Status(Code::kInvalidArgument, "pack: memory_bytes is less than 1 MiB");
   }
   std::uint64_t largest = 0;
   for (const ShardPlan& shard : plan.shards) largest = std::max(largest, shard.image_bytes);
   const bool is_whole = plan.is_compressed() || plan.layout == Layout::kMdsTokens;
+  const std::uint64_t most_whole = is_whole ? target.max_put_bytes : kMostPartBytes;
+  if (is_whole && largest > most_whole) {
+    return Status(Code::kInvalidArgument,
+                  "pack: a shard of " + std::to_string(largest) +
+                      " bytes is written as a whole, and the target takes " +
+                      std::to_string(most_whole) +
+                      " bytes at once; make smaller shards, or leave out the compression");
+  }
   // One shard of a single large file should not take the workers from all others: it goes in parts.
   const std::uint64_t usual = is_whole ? largest : std::min(largest, plan.shard_bytes);
-  const std::uint64_t needed = whole_bytes(plan, usual);
+  const std::uint64_t least_part =
+      std::max(target.min_part_bytes, (largest + target.max_parts - 1) / target.max_parts);
+  std::uint64_t needed = whole_bytes(plan, usual);
   const auto most =
       static_cast<std::uint32_t>(std::clamp<std::uint64_t>(plan.shards.size(), 1, most_workers));
   for (std::uint32_t workers = most; workers >= 1; --workers) {
     MemoryShare share = divide(memory_bytes, workers);
-    if (needed + share.read_bytes <= share.share_bytes && usual <= kMostPartBytes) {
+    const bool is_good_part = share.part_bytes >= std::max(kGoodPartBytes, least_part);
+    const bool is_taken = largest <= share.part_bytes || share.part_bytes >= least_part;
+    if (needed + share.read_bytes <= share.share_bytes && usual <= most_whole) {
       share.part_bytes = std::max(share.part_bytes, usual);
-      return share;
+      if (is_whole || largest <= share.part_bytes || share.part_bytes >= least_part) return share;
     }
     if (workers > wanted_workers) continue;
-    if (!is_whole && (workers == 1 || share.part_bytes >= kGoodPartBytes)) return share;
+    if (!is_whole && (is_good_part || (workers == 1 && is_taken))) return share;
   }
-  return Status(Code::kExhausted, "pack: a shard of " + std::to_string(largest) + " bytes needs " +
-                                      std::to_string(needed + needed / kReadFraction) +
-                                      " bytes of memory, the limit is " +
-                                      std::to_string(memory_bytes) +
-                                      "; give more memory or smaller shards");
+  // In parts no less than the target takes, where that is less than a shard.
+  if (!is_whole) needed = std::min(needed, least_part / 4 * 5);
+  return Status(Code::kExhausted,
+                "pack: a shard of " + std::to_string(largest) + " bytes needs " +
+                    std::to_string(needed + needed / (kReadFraction - 1) + kLeastMemoryBytes) +
+                    " bytes of memory, the limit is " + std::to_string(memory_bytes) +
+                    "; give more memory or smaller shards");
 }
 
 }  // namespace headrace::pack_detail

@@ -4,6 +4,7 @@
 /// one may hold. Pure.
 #include <cstdint>
 
+#include "headrace/store.h"
 #include "pack/plan.h"
 
 namespace headrace::pack_detail {
@@ -19,11 +20,13 @@ struct MemoryShare {
 };
 
 /// At most `wanted_workers` (> 0), fewer when memory_bytes does not give each what a shard needs;
-/// up to `most_workers` where each still has room for a shard in one piece. Errors: kExhausted
-/// (names the memory that one shard needs; token and compressed shards are made as a whole),
-/// kInvalidArgument (below 1 MiB).
+/// up to `most_workers` where each still has room for a shard in one piece. `target`: its sizes of
+/// parts and objects hold. Errors: kExhausted (names the memory that one shard needs; token and
+/// compressed shards are made as a whole), kInvalidArgument (below 1 MiB; a shard in one piece that
+/// the target does not take).
 Result<MemoryShare> share_memory(const PackPlan& plan, std::uint64_t memory_bytes,
-                                 std::uint32_t wanted_workers, std::uint32_t most_workers);
+                                 std::uint32_t wanted_workers, std::uint32_t most_workers,
+                                 const StoreTraits& target);
 
 /// Upper bound of a shard's size after compression.
 std::uint64_t compressed_bound(std::uint64_t image_bytes) noexcept;

@@ -144,6 +144,12 @@ class Run {
     return std::move(error_);
   }
 
+  /// Until something of ours lies there, another pack may have taken the target. Any thread.
+  Status check_plan() {
+    // A flag alone: whoever misses it looks once more.
+    return is_begun_.load(std::memory_order_relaxed) ? Status() : record_.check_plan({});
+  }
+
  private:
   void work(ShardWorker& worker) HEADRACE_EXCLUDES(mutex_) {
     Status status = make_some(worker);
@@ -161,7 +167,6 @@ class Run {
       const std::size_t index =
           next_.fetch_add(1, std::memory_order_relaxed);  // A counter, no data behind it.
       if (index >= todo_.size()) break;
-      HEADRACE_TRY(check_plan());
       Status made = worker.make(todo_[index], end_.get_token(), finished);
       HEADRACE_TRY(take(finished));
       HEADRACE_TRY(std::move(made));
@@ -169,12 +174,6 @@ class Run {
     Status flushed = worker.flush(end_.get_token(), finished);
     HEADRACE_TRY(take(finished));
     return flushed;
-  }
-
-  /// Until something of ours lies there, another pack may have taken the target.
-  Status check_plan() {
-    // A flag alone: whoever misses it looks once more.
-    return is_begun_.load(std::memory_order_relaxed) ? Status() : record_.check_plan({});
   }
 
   Status take(std::vector<FinishedShard>& finished) HEADRACE_EXCLUDES(mutex_) {
@@ -265,9 +264,10 @@ Result<PackResult> pack_checked(Store& source, Store& target, const PackOptions&
   if (options.is_dry_run) return planned(plan);
   const std::uint32_t wanted = options.worker_count == 0 ? available_cores() : options.worker_count;
   const bool waits = options.worker_count == 0 && !source.traits().is_local;
-  HEADRACE_TRY_ASSIGN(const MemoryShare share,
-                      pack_detail::share_memory(plan, options.memory_bytes, wanted,
-                                                waits ? kRemoteWorkers * wanted : wanted));
+  HEADRACE_TRY_ASSIGN(
+      const MemoryShare share,
+      pack_detail::share_memory(plan, options.memory_bytes, wanted,
+                                waits ? kRemoteWorkers * wanted : wanted, target.traits()));
   HEADRACE_TRY_ASSIGN(const auto pool, SlabPool::create({.limit_bytes = options.memory_bytes}));
 
   const TargetRecord record(target, *pool, id_of(plan));
@@ -283,8 +283,8 @@ Result<PackResult> pack_checked(Store& source, Store& target, const PackOptions&
                         .memory_bytes = options.memory_bytes});
   std::vector<std::unique_ptr<ShardWorker>> workers;
   for (std::uint32_t i = 0; i < std::min<std::size_t>(share.worker_count, run.todo_count()); ++i) {
-    HEADRACE_TRY_ASSIGN(auto worker,
-                        ShardWorker::create(plan, share, *pool, reads, source, target));
+    HEADRACE_TRY_ASSIGN(auto worker, ShardWorker::create(plan, share, *pool, reads, source, target,
+                                                         [&run] { return run.check_plan(); }));
     workers.push_back(std::move(worker));
   }
   HEADRACE_TRY(run.make_all(std::move(workers)));

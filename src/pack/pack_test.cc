@@ -488,6 +488,25 @@ TEST(Pack, TheOneThatBeganFirstEndsWhereAnotherTookTheTarget) {
   EXPECT_EQ(contents(*target, true), contents(*expected, true));
 }
 
+// Making a shard takes long: who has lost the target meanwhile must not write it there.
+TEST(Pack, TheOneThatLostTheTargetWhileItMadeAShardWritesNothing) {
+  const auto source = make_store("source", random_files(test_seed(), 30));
+  for (const bool is_compressed : {false, true}) {
+    const auto target = make_store("target");
+    PackOptions winning = small_options();
+    winning.shard_bytes *= 2;
+    auto watch = std::make_shared<WatchedStore::Watch>();
+    watch->before_first_get = [&] { must_pack(*source, *target, winning); };
+    WatchedStore read(*source->new_handle(), watch);
+    PackOptions losing = small_options();
+    if (is_compressed) losing.compression = "zstd";
+    EXPECT_EQ(pack_code(read, *target, losing), Code::kChanged);
+    const auto expected = make_store("expected");
+    must_pack(*source, *expected, winning);
+    EXPECT_EQ(contents(*target, true), contents(*expected, true));
+  }
+}
+
 TEST(Pack, TakesWhatADatasetOfFilesHas) {
   const Files samples = {{"a.jpg", "a"}, {"d/b.jpg", "b"}, {"d/index.hri", "c"}};
   Files files = samples;

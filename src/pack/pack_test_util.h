@@ -70,6 +70,8 @@ class WatchedStore final : public ForwardingStore {
     std::function<void()> after_list;
     bool lists_in_no_order = false;
     std::function<void()> before_first_put;
+    std::atomic<std::uint64_t> gets{0};
+    std::function<void()> before_first_get;
     std::string local_directory;  ///< What local_directory() tells.
   };
   WatchedStore(std::unique_ptr<Store> inner, std::shared_ptr<Watch> watch)
@@ -77,7 +79,10 @@ class WatchedStore final : public ForwardingStore {
 
   std::size_t submit(std::span<Request> requests) override {
     for (const Request& request : requests) {
-      if (request.op == Op::kGet) continue;
+      if (request.op == Op::kGet) {
+        if (watch_->gets++ == 0 && watch_->before_first_get) watch_->before_first_get();
+        continue;
+      }
       const std::uint64_t put = watch_->puts++;
       if (put == 0 && watch_->before_first_put) watch_->before_first_put();
       if (put == watch_->stop_at_put) watch_->stop.request_stop();

@@ -175,17 +175,16 @@ class Builder final : public ShardBuilder {
     }
     const std::string head = samples_->head(ends_);
     const auto head_bytes = std::as_bytes(std::span(head.data(), head.size()));
+    const std::size_t sample_bytes = body_.size();
     append_text(body_, samples_->tail());
     body_.insert(body_.begin(), head_bytes.begin(), head_bytes.end());
-    HEADRACE_TRY_ASSIGN(out.raw_hash, hash_of(body_));
-    if (!codec_.name.empty()) {
-      HEADRACE_TRY_ASSIGN(out.bytes, codec_.name == "zstd" ? zstd_of(body_, codec_.level)
-                                                           : gzip_of(body_, codec_.level));
-      HEADRACE_TRY_ASSIGN(out.zip_hash, hash_of(out.bytes));
-      body_.clear();
-    } else {
-      out.bytes = std::exchange(body_, {});
+    if (Status status = seal(out); !status.ok()) {
+      // The samples are as they were: whoever asks again gets the same shard.
+      body_.erase(body_.begin(), body_.begin() + static_cast<std::ptrdiff_t>(head.size()));
+      body_.resize(sample_bytes);
+      return status;
     }
+    body_.clear();
     ends_.clear();
     samples_->begin_shard();
     return out;
@@ -194,6 +193,18 @@ class Builder final : public ShardBuilder {
   std::string config_json() const override { return python_json(samples_->config()); }
 
  private:
+  /// Hashes of the image in body_, and what is stored of it, which is body_ itself without a codec.
+  Status seal(BuiltShard& out) {
+    HEADRACE_TRY_ASSIGN(out.raw_hash, hash_of(body_));
+    if (codec_.name.empty()) {
+      out.bytes = std::exchange(body_, {});
+      return {};
+    }
+    HEADRACE_TRY_ASSIGN(out.bytes, codec_.name == "zstd" ? zstd_of(body_, codec_.level)
+                                                         : gzip_of(body_, codec_.level));
+    HEADRACE_TRY_ASSIGN(out.zip_hash, hash_of(out.bytes));
+    return {};
+  }
   static std::span<const std::byte> bytes_of(const ColumnBytes& cell,
                                              std::vector<std::byte>& copy) {
     static constexpr std::byte kNothing{};

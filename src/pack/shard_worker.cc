@@ -46,11 +46,13 @@ Status cancelled() { return Status(Code::kCancelled, "pack: stopped"); }
 Result<std::unique_ptr<ShardWorker>> ShardWorker::create(const PackPlan& plan,
                                                          const MemoryShare& share, SlabPool& pool,
                                                          io::ReadBudget& reads, Store& source,
-                                                         Store& target) {
+                                                         Store& target,
+                                                         std::function<Status()> may_write) {
   HEADRACE_TRY_ASSIGN(auto source_handle, source.new_handle());
   HEADRACE_TRY_ASSIGN(auto target_handle, target.new_handle());
-  auto worker = std::unique_ptr<ShardWorker>(new ShardWorker(
-      plan, share, pool, reads, std::move(source_handle), std::move(target_handle)));
+  auto worker = std::unique_ptr<ShardWorker>(
+      new ShardWorker(plan, share, pool, reads, std::move(source_handle), std::move(target_handle),
+                      std::move(may_write)));
   if (!source.local_directory().empty()) worker->files_.emplace(source.local_directory());
   worker->target_directory_ = target.local_directory();
   return worker;
@@ -108,8 +110,7 @@ Status ShardWorker::make_whole(std::uint64_t shard, std::stop_token stop,
     HEADRACE_TRY_ASSIGN(Slab zip, compress(image.bytes(), facts, stop, finished));
     image = std::move(zip);
   }
-  submit_put(std::move(put), std::move(image));
-  return {};
+  return submit_put(std::move(put), std::move(image));
 }
 
 Result<Slab> ShardWorker::compress(std::span<const std::byte> image, ShardFacts& facts,
@@ -146,6 +147,7 @@ Status ShardWorker::make_locally(std::uint64_t shard, std::stop_token stop,
   HEADRACE_TRY(writer.finish());
   FinishedShard done{shard, plan_.facts_of(shard)};
   done.facts.raw_hash = writer.hash();
+  HEADRACE_TRY(may_write_());
   HEADRACE_TRY(file.publish(target_directory_ + "/" + done.facts.name));
   finished.push_back(std::move(done));
   return {};
@@ -208,7 +210,8 @@ Status ShardWorker::read_window(std::uint64_t shard, std::uint64_t begin,
   return {};
 }
 
-void ShardWorker::submit_put(std::unique_ptr<Put> put, Slab slab) {
+Status ShardWorker::submit_put(std::unique_ptr<Put> put, Slab slab) {
+  HEADRACE_TRY(may_write_());
   Request request;
   request.op = Op::kPut;
   request.key = put->shard.facts.name;
@@ -222,6 +225,7 @@ void ShardWorker::submit_put(std::unique_ptr<Put> put, Slab slab) {
   puts_.push_back(std::move(put));
   queue_.push(std::move(request));
   queue_.flush();
+  return {};
 }
 
 /// Waits for one shard to arrive.
@@ -286,6 +290,7 @@ Status ShardWorker::put_parts(FinishedShard& done, io::Uploader& uploader, std::
     HEADRACE_TRY(uploader.wait_one());
   }
   if (!plan_.hash.empty()) done.facts.raw_hash = digest->finish();
+  HEADRACE_TRY(may_write_());
   auto object = uploader.finish();
   return object ? Status() : std::move(object).error();
 }

@@ -5,6 +5,7 @@
 /// directory are read in the worker's own thread (LocalFiles, LocalShard).
 ///
 /// Threads: one owner. Workers share the pool and the plan.
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -35,10 +36,12 @@ class ShardWorker {
     target_.reset();
     source_.reset();
   }
-  /// `reads`: of all workers; outlives them.
+  /// `reads`: of all workers; outlives them. `may_write`: asked directly before a shard can appear
+  /// in the target, since making one takes long; its error ends that.
   static Result<std::unique_ptr<ShardWorker>> create(const PackPlan& plan, const MemoryShare& share,
                                                      SlabPool& pool, io::ReadBudget& reads,
-                                                     Store& source, Store& target);
+                                                     Store& source, Store& target,
+                                                     std::function<Status()> may_write);
 
   /// Makes one shard. It may still be on its way to the target afterwards: shards that have arrived
   /// are appended to `finished`, in any order. Errors: kCancelled (stop), those of the stores; the
@@ -54,14 +57,16 @@ class ShardWorker {
   };
 
   ShardWorker(const PackPlan& plan, const MemoryShare& share, SlabPool& pool, io::ReadBudget& reads,
-              std::unique_ptr<Store> source, std::unique_ptr<Store> target)
+              std::unique_ptr<Store> source, std::unique_ptr<Store> target,
+              std::function<Status()> may_write)
       : plan_(plan),
         share_(share),
         pool_(pool),
         reads_(reads),
         source_(std::move(source)),
         target_(std::move(target)),
-        queue_(*target_) {}
+        queue_(*target_),
+        may_write_(std::move(may_write)) {}
 
   Result<Slab> acquire(std::uint64_t size_bytes, std::stop_token stop,
                        std::vector<FinishedShard>& finished);
@@ -78,7 +83,7 @@ class ShardWorker {
   Status put_parts(FinishedShard& done, io::Uploader& uploader, std::stop_token stop);
   Result<Slab> compress(std::span<const std::byte> image, ShardFacts& facts, std::stop_token stop,
                         std::vector<FinishedShard>& finished);
-  void submit_put(std::unique_ptr<Put> put, Slab slab);
+  Status submit_put(std::unique_ptr<Put> put, Slab slab);
   Status reap_puts(std::vector<FinishedShard>& finished);
   Status take_put(Completion completion, std::vector<FinishedShard>& finished);
   Status wait_put(std::stop_token stop, std::vector<FinishedShard>& finished);
@@ -89,7 +94,8 @@ class ShardWorker {
   io::ReadBudget& reads_;
   std::unique_ptr<Store> source_;
   std::unique_ptr<Store> target_;
-  SubmitQueue queue_;                ///< Of whole shards on their way to target_.
+  SubmitQueue queue_;  ///< Of whole shards on their way to target_.
+  const std::function<Status()> may_write_;
   std::optional<LocalFiles> files_;  ///< Of a source that is a directory.
   std::string target_directory_;     ///< Of a target that is one; else empty.
   Slab local_buffer_;

@@ -403,6 +403,12 @@ Result<std::optional<std::vector<ShardFacts>>> TargetRecord::finished(
 Status TargetRecord::finish(std::span<const ShardFacts> facts, const std::string& config_json,
                             const CallOptions& call) const {
   HEADRACE_TRY_ASSIGN(const auto there, sizes(call));
+  for (std::size_t i = 0; i < facts.size(); ++i) {
+    if (is_there(there, i, facts[i])) continue;
+    return Status(Code::kChanged, store_.url() + "/" + facts[i].name +
+                                      " is gone, or not as it was written here: something else has "
+                                      "changed the target meanwhile; run this again");
+  }
   std::vector<std::string> beyond;
   for (const auto& [shard, size] : there)
     if (shard >= facts.size() || !facts[shard].has_object()) beyond.push_back(id_.name_of(shard));

@@ -322,6 +322,24 @@ TEST_F(TargetRecordTest, APlanDoesNotGiveWayToOneThatComesWhileItsFirstShardIsPu
   EXPECT_EQ(code(record(watched).load({})), Code::kInvalidArgument);
 }
 
+TEST_F(TargetRecordTest, NoDatasetIsDoneWhoseShardsAreNotAsTheyWereWritten) {
+  ASSERT_TRUE(record().load({}).ok());
+  for (std::size_t i = 0; i < kShards.size(); ++i) ASSERT_TRUE(put_shard(*store_, kShards, i).ok());
+  const std::string victim = kId.name_of(1);
+  for (const bool is_removed : {false, true}) {
+    if (is_removed) {
+      ASSERT_TRUE(store_->remove(victim, {}).ok());
+    } else {
+      ASSERT_TRUE(write_object(*store_, *pool_, victim, kShards[1] + "of another pack"));
+    }
+    const Status status = record().finish(facts(kShards), kConfig, {});
+    EXPECT_EQ(status.code(), Code::kChanged);
+    EXPECT_NE(status.message().find(victim), std::string_view::npos) << status.message();
+    EXPECT_FALSE(contents(*store_, true).contains("index.json"));
+  }
+  EXPECT_TRUE(convert(*store_, kShards).ok()) << "the next run makes it again";
+}
+
 TEST_F(TargetRecordTest, AShardWithoutSamplesIsNoObject) {
   EXPECT_TRUE(record().load({}).ok());
   EXPECT_TRUE(put_shard(*store_, kShards, 0).ok());
