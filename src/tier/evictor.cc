@@ -117,7 +117,8 @@ bool Evictor::find_room(const ExtentInfo& info) {
   for (int i = 0; i < kTries; ++i) {
     if (lookups_since_.load() < pause_lookups_.load()) return false;
     make_room(limit - std::min(limit, spare), info);
-    if (ledger.try_reserve(bytes, limit)) return true;
+    // Doubtful still: another process counts, and what the dead left may lie there.
+    if (!ledger.is_doubtful() && ledger.try_reserve(bytes, limit)) return true;
   }
   return false;
 }

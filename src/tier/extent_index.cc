@@ -122,15 +122,17 @@ Result<bool> ExtentIndex::refresh(std::uint32_t index, Bucket& bucket) {
     bucket.unchanged_since = now;
   HEADRACE_TRY_ASSIGN(Fd fd, open_bucket(index, false));
   std::set<ExtentName> extents;
+  bool has_unfinished = false;  // Whose death changes no time of the directory.
   HEADRACE_TRY(visit_names(fd.get(), [&](const char* file) {
     if (const auto extent = parse_file_name(file)) extents.insert(*extent);
-    if (std::string_view(file).starts_with(kUnfinished)) remove_if_dead(fd.get(), file);
+    if (std::string_view(file).starts_with(kUnfinished) && !remove_if_dead(fd.get(), file))
+      has_unfinished = true;
   }));
   bucket.extents = std::move(extents);
   for (auto at = bucket.hit.begin(); at != bucket.hit.end();)
     at = bucket.extents.contains(*at) ? std::next(at) : bucket.hit.erase(at);
   bucket.changed = info.st_mtim;
-  bucket.is_sure = now - bucket.unchanged_since > kTick;
+  bucket.is_sure = !has_unfinished && now - bucket.unchanged_since > kTick;
   bucket.is_read = true;
   return true;
 }

@@ -12,7 +12,9 @@
 #include "base/random.h"
 #include "base/temporary_directory.h"
 #include "base/test_seed.h"
+#include "headrace/clock.h"
 #include "tier/file_locks.h"
+#include "tier/folder.h"
 
 namespace headrace::tier {
 namespace {
@@ -129,6 +131,24 @@ TEST_F(Index, UnfinishedFilesOfTheDeadGo) {
   EXPECT_EQ(index_.cover(extent), std::vector{extent});
   EXPECT_FALSE(std::filesystem::exists(dead));
   EXPECT_TRUE(std::filesystem::exists(living));
+}
+
+// A death changes no time of the directory, by which an index knows that it has to look.
+TEST_F(Index, UnfinishedFilesGoHoweverOftenTheyWereSeenAlive) {
+  const ExtentName name{{0x123ULL << 52, 1}, 0, 10};
+  make(name);
+  const auto unfinished = std::filesystem::path(path(name)).parent_path() / unfinished_name();
+  {
+    FileLocks writer(Fd(::open(unfinished.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)));
+    ASSERT_TRUE(*writer.try_lock(0));
+    const TimePoint until = system_clock().now() + std::chrono::milliseconds(60);  // Over a tick.
+    while (system_clock().now() < until) {
+      ASSERT_TRUE(index_.visit([](const ExtentName&) {}).ok());
+    }
+    EXPECT_TRUE(std::filesystem::exists(unfinished));
+  }
+  ASSERT_TRUE(index_.visit([](const ExtentName&) {}).ok());
+  EXPECT_FALSE(std::filesystem::exists(unfinished));
 }
 
 }  // namespace

@@ -81,8 +81,8 @@ struct LedgerReading {
     return mix64(slot.reserved_bytes ^ mix64(slot.net_bytes ^ mix64(words)));
   }
   /// The slot of one who is gone, for the next. What it had reserved may lie there under an
-  /// unfinished name (new_extent.h), and counting removes that: until then it is doubted, or the
-  /// files of many who were killed would come on top of the limit.
+  /// unfinished name (new_extent.h), and counting removes that: until then the sum is doubted, or
+  /// the files of many who were killed would come on top of the limit.
   static Slot free_of(Slot slot) noexcept {
     slot.doubts += slot.is_changing != 0 || slot.reserved_bytes != 0 ? 1 : 0;
     slot.reserved_bytes = slot.is_changing = 0;

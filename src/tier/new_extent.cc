@@ -1,7 +1,8 @@
 // Invariants:
 // - A file has its final name only when it is complete: it is written without a name (O_TMPFILE)
 //   and linked, or, where the file system knows no such files, under an unfinished_name(), which
-//   then goes, and locked meanwhile, so that those of the dead are known.
+//   then goes (or becomes the final one, where it knows no links either), and locked meanwhile, so
+//   that those of the dead are known.
 //   Nothing is synchronised: after a loss of power a file may hold anything, and its sums tell.
 // - O_DIRECT is a way, never a condition: where it is refused, the same goes through the page
 //   cache.
@@ -82,6 +83,20 @@ void set_times(int file, bool was_hit) noexcept {
   ::futimens(file, times);
 }
 
+/// 0: the unfinished file has its final name, beside its own one or, on a file system without links
+/// (exFAT, many of FUSE), instead of it. There a file of that name is replaced by its equal.
+int name_unfinished(int file, int directory, const char* unfinished, const char* name) noexcept {
+  if (::linkat(directory, unfinished, directory, name, 0) == 0) return 0;
+  const int error = errno;
+  if (error == EPERM || error == EOPNOTSUPP || error == EMLINK)
+    return ::renameat(directory, unfinished, directory, name);
+  // NFS may repeat a call that has been done, and then finds its own name (link(2), BUGS).
+  struct stat info {};
+  if (error == EEXIST && ::fstat(file, &info) == 0 && info.st_nlink > 1) return 0;
+  errno = error;
+  return -1;
+}
+
 Status naming_status(int linked) {
   return linked == 0 ? Status() : errno_status(errno, "naming a cached file");
 }
@@ -96,11 +111,11 @@ void seal_extent(const ExtentInfo& info, const FileParts& parts, const SealKey* 
   std::fill(end, last.end(), std::byte{0});
 }
 
-void remove_if_dead(int directory, const char* unfinished) {
+bool remove_if_dead(int directory, const char* unfinished) {
   Fd fd(::openat(directory, unfinished, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-  if (!fd) return;
+  if (!fd) return errno == ENOENT;
   const auto is_dead = FileLocks(std::move(fd)).try_lock(0);
-  if (is_dead && *is_dead) ::unlinkat(directory, unfinished, 0);
+  return is_dead && *is_dead && (::unlinkat(directory, unfinished, 0) == 0 || errno == ENOENT);
 }
 
 Result<Fd> make_nameless(int directory, bool is_direct) {
@@ -167,7 +182,7 @@ Status NewExtent::publish(const ExtentName& name, bool was_hit) const {
   if (temporary_.empty()) return show_nameless(file_.file(), directory_.get(), name, was_hit);
   set_times(file_.file(), was_hit);
   return naming_status(
-      ::linkat(directory_.get(), temporary_.c_str(), directory_.get(), file_name(name).c_str(), 0));
+      name_unfinished(file_.file(), directory_.get(), temporary_.c_str(), file_name(name).c_str()));
 }
 
 }  // namespace headrace::tier

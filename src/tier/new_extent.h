@@ -67,7 +67,8 @@ class NewExtent {
   std::string temporary_;  // Its name until then, where the file system makes none without.
 };
 
-/// Deletes a file with an unfinished_name() unless somebody is writing it.
-void remove_if_dead(int directory, const char* unfinished);
+/// Deletes a file with an unfinished_name() unless somebody is writing it. False: it is still
+/// there.
+bool remove_if_dead(int directory, const char* unfinished);
 
 }  // namespace headrace::tier

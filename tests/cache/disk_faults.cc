@@ -166,6 +166,10 @@ int mkdirat(int directory, const char* path, mode_t mode) noexcept {
   return static_cast<int>(::syscall(SYS_mkdirat, directory, path, mode));
 }
 int linkat(int from, const char* path, int directory, const char* name, int flags) noexcept {
+  if (control()->no_links.load() != 0 && is_below_root(directory)) {
+    errno = EPERM;
+    return -1;
+  }
   if (change_fails(directory, true)) return -1;
   return static_cast<int>(::syscall(SYS_linkat, from, path, directory, name, flags));
 }

@@ -19,6 +19,7 @@ struct DiskFaults {
   std::atomic<std::uint32_t> short_count;  ///< Of reads and writes: half of it.
   std::atomic<std::uint32_t> is_read_only;
   std::atomic<std::uint32_t> no_tmpfile;  ///< Files without a name are not known.
+  std::atomic<std::uint32_t> no_links;    ///< Nor second names of a file.
   std::atomic<std::int64_t> clock_offset_s;
   std::atomic<std::uint64_t> given_count;  ///< Faults so far.
 };

@@ -41,8 +41,9 @@ class Storm : public StormWorld {
   Worker start_one(std::size_t job) { return start(job, HEADRACE_DISK_FAULTS); }
 
   void make_calm() {
-    for (auto* share : {&faults_->read_eio, &faults_->write_eio, &faults_->no_space,
-                        &faults_->short_count, &faults_->is_read_only, &faults_->no_tmpfile})
+    for (auto* share :
+         {&faults_->read_eio, &faults_->write_eio, &faults_->no_space, &faults_->short_count,
+          &faults_->is_read_only, &faults_->no_tmpfile, &faults_->no_links})
       share->store(0);
     faults_->clock_offset_s.store(0);
   }
@@ -82,7 +83,9 @@ class Storm : public StormWorld {
         faults_->short_count.store(100);
         faults_->clock_offset_s.store(-3600);
     }
-    faults_->no_tmpfile.store(static_cast<std::uint32_t>(random_.below(2)));
+    const std::uint64_t kind = random_.below(3);  // Of the file system.
+    faults_->no_tmpfile.store(kind > 0 ? 1 : 0);
+    faults_->no_links.store(kind > 1 ? 1 : 0);
   }
   bool is_calm() const {
     return faults_->read_eio == 0 && faults_->write_eio == 0 && faults_->no_space == 0 &&
