@@ -1,3 +1,6 @@
+#include <filesystem>
+#include <system_error>
+
 #include "headrace/store.h"
 #include "http/uri.h"
 #include "store/azure/azure_store.h"
@@ -43,6 +46,10 @@ Result<std::unique_ptr<Store>> open_driver(const StoreOptions& options,
   }
   if (url.scheme == "http" || url.scheme == "https")
     return web::open_web_store(options, environment);
+  HEADRACE_TRY(refuse_mistyped(url, [](const std::string& path) {
+    std::error_code unknown;
+    return std::filesystem::exists(path, unknown);
+  }));
   if (url.scheme.empty() || url.scheme == "file") return open_file_store(options);
   if (url.scheme == "memory") return open_memory_store(options);
   return unsupported(url);

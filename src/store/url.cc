@@ -60,14 +60,6 @@ Result<StoreUrl> parse_store_url(std::string_view text) {
   StoreUrl url;
   const std::size_t colon = text.find("://");
   if (colon == std::string_view::npos || !is_scheme(text.substr(0, colon))) {
-    if (const auto [scheme, rest] = split_mistyped(text); !scheme.empty()) {
-      const std::string meant = scheme + (scheme == "file" ? ":///" : "://") + std::string(rest);
-      // Shown as what was meant: only that is known to be shown without secrets.
-      return Status(Code::kInvalidArgument,
-                    "did you mean " + http::without_secrets(meant) +
-                        "? As it was written it names a directory here; begin with ./ if that is "
-                        "meant");
-    }
     std::string_view path = text;
     while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
     url.path = path;
@@ -92,6 +84,18 @@ Result<StoreUrl> parse_store_url(std::string_view text) {
   if (slash != std::string_view::npos) url.path = trim_slashes(rest.substr(slash));
   url.root = url.scheme + "://" + url.bucket + (url.path.empty() ? "" : "/" + url.path);
   return url;
+}
+
+Status refuse_mistyped(const StoreUrl& url, const std::function<bool(const std::string&)>& exists) {
+  if (!url.scheme.empty()) return {};
+  const auto [scheme, rest] = split_mistyped(url.path);
+  if (scheme.empty() || exists(url.path.substr(0, url.path.find('/')))) return {};
+  const std::string meant = scheme + (scheme == "file" ? ":///" : "://") + std::string(rest);
+  // Shown as what was meant: only that is known to be shown without secrets.
+  return Status(Code::kInvalidArgument,
+                "did you mean \"" + http::without_secrets(meant) +
+                    "\"? As it was written it names a directory here; begin with ./ if that is "
+                    "meant");
 }
 
 Status bad_bucket_name(const StoreUrl& url, std::string_view rule) {

@@ -1,6 +1,7 @@
 #pragma once
 /// \file
 /// Store URLs: "s3://bucket/prefix", "file:///data", "/data", "memory://name". Pure.
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,10 @@ struct StoreUrl {
 /// Errors: kInvalidArgument (empty, no bucket, control characters, query or user info where they
 /// mean nothing).
 Result<StoreUrl> parse_store_url(std::string_view text);
+
+/// kInvalidArgument: a plain path that was meant as a URL, most likely ("s3:/bucket",
+/// "s3//bucket"), and whose first part does not exist. `exists`: of a path.
+Status refuse_mistyped(const StoreUrl& url, const std::function<bool(const std::string&)>& exists);
 
 /// kInvalidArgument: the vendor has no buckets of such a name. `rule`: what one is made of.
 Status bad_bucket_name(const StoreUrl& url, std::string_view rule);

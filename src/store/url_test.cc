@@ -37,14 +37,19 @@ TEST(StoreUrl, RefusesWhatNamesNothing) {
 }
 
 TEST(StoreUrl, AMistypedUrlIsNoDirectory) {
-  const auto message = [](std::string_view text) {
-    const auto url = parse_store_url(text);
-    return url ? "a path" : std::string(url.error().message());
+  const auto message = [](std::string_view text, bool exists = false) {
+    auto url = parse_store_url(text);
+    const Status status = refuse_mistyped(*url, [&](const std::string& path) {
+      return exists && text.starts_with(path) && path.find('/') == std::string::npos;
+    });
+    return status.ok() ? "a path" : std::string(status.message());
   };
-  for (const char* text : {"s3:/b/x", "S3:/b/x", "s3//b/x"})
-    EXPECT_THAT(message(text), HasSubstr("did you mean s3://b/x?")) << text;
-  EXPECT_THAT(message("file:/data"), HasSubstr("did you mean file:///data?"));
-  EXPECT_THAT(message("gs:"), HasSubstr("did you mean gs://?"));
+  for (const char* text : {"s3:/b/x", "S3:/b/x", "s3//b/x"}) {
+    EXPECT_THAT(message(text), HasSubstr("did you mean \"s3://b/x\"?")) << text;
+    EXPECT_EQ(message(text, true), "a path") << text;
+  }
+  EXPECT_THAT(message("file:/data"), HasSubstr("did you mean \"file:///data\"?"));
+  EXPECT_THAT(message("gs:"), HasSubstr("did you mean \"gs://\"?"));
   EXPECT_THAT(message("s3:/KEY:SECRET@b/x"), testing::Not(HasSubstr("SECRET")));
   for (const char* text :
        {"s3", "s3/b", "./s3:/b", "/s3:/b", "s3:b", "data:/x", "a//b", "http", "s3/b//c"})

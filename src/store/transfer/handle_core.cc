@@ -158,6 +158,7 @@ void HandleCore::release(OpQueue& ops) {
     op->call = nullptr;
     op->answer = nullptr;
     op->attempts = 0;
+    op->was_sent = op->is_told_unreached = false;
     op->needs_fresh_connection = false;
     op->is_counted = false;
     op->was_held_off = false;

@@ -38,9 +38,12 @@ constexpr std::chrono::milliseconds kForeignClockSlice{1};
 // tens of milliseconds), long beside the price of asking.
 constexpr std::chrono::milliseconds kCredentialsPoll{5};
 
-// Attempts of a request, none of which reached the server, that are told at once. The waits before
-// the fifth are about 0.7 s together (RetryOptions); the tenth comes after a quarter of a minute.
+// A request of which nothing has reached the server by so many attempts, or after so long, is told
+// at once. The waits before the fifth are about 0.7 s together (RetryOptions), and a connection
+// that nobody answers is given up after 3 s; the tenth attempt ends a quarter or half a minute
+// later.
 constexpr std::uint32_t kAttemptsUnreached = 5;
+constexpr std::chrono::seconds kPatienceUnreached{2};
 // Beyond the limit, for second attempts.
 std::size_t hedge_connections(std::size_t limit) { return 2 + limit / 16; }
 
@@ -534,8 +537,8 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
       counters_.retries.add(1);
       message += attempt_text(op, now);
       log_repeated(log_subject_, code, message);
-      if (!outcome.was_sent && !outcome.is_unknown_host && op.attempts == kAttemptsUnreached)
-        log_unreached(log_subject_, message);
+      op.was_sent |= outcome.was_sent;
+      tell_unreached(op, outcome, message, now);
       go_to(op, endpoints_.home(), nullptr);  // another one may have the object by now
       op.last_failure = std::move(outcome.status);
       op.was_held_off = true;
@@ -550,6 +553,14 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
     case RetryVerdict::kFinal:
       return finish(op, Status(code, message + attempt_text(op, now)), now);
   }
+}
+
+void Reactor::tell_unreached(TransferOp& op, const Outcome& outcome, const std::string& message,
+                             TimePoint now) {
+  if (op.was_sent || op.is_told_unreached || outcome.is_unknown_host) return;
+  if (op.attempts < kAttemptsUnreached && now - op.submitted < kPatienceUnreached) return;
+  op.is_told_unreached = true;
+  log_unreached(log_subject_, message);
 }
 
 /// Whether and when `op` is tried again after this failure.

@@ -106,6 +106,8 @@ class Reactor {
   void go_where_known(TransferOp& op, TimePoint now);
   void go_to(TransferOp& op, Endpoint& endpoint, std::unique_ptr<HttpRedirect> redirect);
   void on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now);
+  void tell_unreached(TransferOp& op, const Outcome& outcome, const std::string& message,
+                      TimePoint now);
   RetryDecision decide(TransferOp& op, const Outcome& outcome, TimePoint now);
   void finish(TransferOp& op, Status status, TimePoint now);
   void deliver();

@@ -66,6 +66,8 @@ struct TransferOp : Letter {
   std::uint32_t slow_count = 0;         ///< Attempts given up as slow: the next may take longer.
   bool is_waiting_for_address = false;  ///< kPending, in endpoint->waiting.
   std::uint32_t attempts = 0;
+  bool was_sent = false;           ///< In one of them, in part at least.
+  bool is_told_unreached = false;  ///< log_unreached().
   bool needs_fresh_connection = false;
   TimePoint submitted{}, sent{}, first_byte{}, finished{};
   Status last_failure;  ///< Of the attempt before; the cause when the deadline passes.
