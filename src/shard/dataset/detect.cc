@@ -309,13 +309,15 @@ class Chooser {
 
   // Without any mark each object is a sample, unless they may as well be something else.
   Status refuse_unsure() const {
-    if (!context_.options.labels.empty() || !context_.options.manifest.empty()) return {};
     for (const FormatDriver* driver : all_formats()) {
       if (driver->may_be_listing == nullptr || !driver->may_be_listing(candidates_.data)) continue;
+      const auto largest = std::max_element(
+          candidates_.data.begin(), candidates_.data.end(),
+          [](const auto& a, const auto& b) { return a.size_bytes < b.size_bytes; });
       return Status(Code::kInvalidArgument,
                     fmt::format("{}: nothing in {} tells what it is: {}, or one sample a file "
                                 "(format='raw')? Say which",
-                                context_.store.url(), object(0).key, driver->unsure_hint));
+                                context_.store.url(), largest->key, driver->unsure_hint));
     }
     return {};
   }

@@ -125,7 +125,10 @@ TEST_F(Detect, AsksWhatFewOrLargeBinFilesAre) {
   options_.format = Format::kRaw;
   EXPECT_EQ(keys().size(), 2U);
   options_.format = Format::kAuto;
-  store_.set("a.dat", "x");
+  store_.set("input.dat", std::string(200 << 10, 'x'));
+  EXPECT_EQ(code(), Code::kInvalidArgument) << "what they were made of";
+  EXPECT_NE(message_.find("train.bin"), std::string::npos) << message_;
+  store_.set("input.dat", std::string(300 << 10, 'x'));
   EXPECT_EQ(format(), Format::kRaw);
 }
 

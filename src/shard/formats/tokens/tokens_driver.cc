@@ -17,16 +17,24 @@ constexpr std::size_t kFewFiles = 16;
 constexpr std::uint64_t kLargeOfFew = 256 << 10;
 constexpr std::uint64_t kLargeOfMany = 8 << 20;
 
+/// Beside what they were made of and notes (nanoGPT's folders hold their text), they are most of
+/// the bytes.
 bool may_be_tokens(std::span<const ObjectInfo> objects) noexcept {
   std::uint64_t total = 0;
+  std::uint64_t others = 0;
   std::uint64_t largest = 0;
+  std::size_t count = 0;
   for (const ObjectInfo& object : objects) {
-    if (!object.key.ends_with(".bin")) return false;
+    if (!object.key.ends_with(".bin")) {
+      others += object.size_bytes;
+      continue;
+    }
+    ++count;
     total += object.size_bytes;
     largest = std::max(largest, object.size_bytes);
   }
-  return objects.size() <= kFewFiles ? largest >= kLargeOfFew
-                                     : total / objects.size() >= kLargeOfMany;
+  if (count == 0 || total < others) return false;
+  return count <= kFewFiles ? largest >= kLargeOfFew : total / count >= kLargeOfMany;
 }
 
 void add_tokens_layout(ContentDigest& digest, const IndexView& view) {
