@@ -488,6 +488,20 @@ def test_a_refused_sample_takes_no_number(tmp_path: Path) -> None:
         assert [(s["__key__"], int(s["x.cls"])) for s in dataset] == [("000000000", 1), ("000000001", 2)]
 
 
+def test_files_of_one_sample_stay_together(tmp_path: Path) -> None:
+    names = ["a.jpg", "a.json", "d.1/b.jpg", b"d.1/b.seg.png", "d.1/c.json"]
+    with prepare.WebDatasetWriter(
+        tmp_path / "out", {"data": "bytes", "__file__": "str"}, shard_bytes=4000
+    ) as writer:
+        for name in names:
+            writer.write({"data": bytes(3000), "__file__": name})
+            with pytest.raises(InvalidArgumentError, match="would not take it"):
+                writer.write({"data": bytes(3000), "__file__": name})
+    assert [facts["samples"] for facts in writer.shard_facts] == [1, 1, 1]
+    with hr.Dataset(tmp_path / "out", index_cache="") as dataset:
+        assert [sample["__key__"] for sample in dataset] == ["a", "d.1/b", "d.1/c"]
+
+
 @pytest.mark.parametrize("format", ["mds", "webdataset", "litdata", "parquet", "tfrecord"])
 def test_a_dataset_without_samples_opens_or_is_refused(tmp_path: Path, format: str) -> None:
     kind = prepare.writers.writer_class(format)

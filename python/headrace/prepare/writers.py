@@ -45,6 +45,9 @@ HAVE_NO_EMPTY_SHARDS = ("mds", "tfrecord", "litdata")
 """Formats that have readers which fail on a shard without samples, or warn, or take it for one that was cut
 off: among others it is not stored. A tar and a Parquet file may be empty."""
 
+FILE_COLUMN = "__file__"
+"""A column of str that names the member of a tar that its sample becomes: kFileName of headrace/pack.h."""
+
 # Scalars and how struct writes them.
 _SCALARS = {
     "int8": "<b",
@@ -68,6 +71,18 @@ class ColumnSpec(NamedTuple):
     name: str
     encoding: str
     """An MDS encoding (``"int"``, ``"str"``, ``"jpeg"``, ``"ndarray:float32"``, ...), or ``"bool"``."""
+
+
+def names_files(format: str, columns: Sequence[ColumnSpec]) -> bool:
+    """Whether what is written are files, of which those of one file_group() are one sample."""
+    return format == "webdataset" and ColumnSpec(FILE_COLUMN, "str") in columns
+
+
+def file_group(name: str) -> str:
+    """What files of one sample have in common (``d/x.jpg``, ``d/x.seg.png``): webdataset_group() of
+    tar_format.h, for names that it takes."""
+    folder, slash, base = name.rpartition("/")
+    return f"{folder}{slash}{base.partition('.')[0]}"
 
 
 def infer_columns(sample: Mapping[str, Any], format: str) -> list[ColumnSpec]:
@@ -544,6 +559,9 @@ class DatasetWriter:
         self._shards: Any = None
         self._facts: list[dict[str, Any]] = []
         self._unsent: tuple[dict[str, Any], Any] | None = None
+        self._names_files = False
+        self._group: str | None = None
+        """Of the file that was written last."""
         self._is_closed = False
         self._count = 0
         self._run = uuid.uuid4().hex
@@ -557,6 +575,7 @@ class DatasetWriter:
     def _make_shards(self, columns: list[ColumnSpec]) -> None:
         self._shards = make_shards(self.format, columns, self._shard_bytes, self._compression, self._hash)
         self._columns = columns
+        self._names_files = names_files(self.format, columns)
 
     def _begin(self) -> PackTarget:
         """Looks at the target, once the columns are known."""
@@ -592,9 +611,12 @@ class DatasetWriter:
                 f"column {min(unknown)!r} is not one of {[c.name for c in self._columns]}"
             )
         size = stage(self._shards, sample, self._count)
-        if self._shards.sample_count > 0 and size > self._shard_bytes:
+        group = file_group(_text(sample[FILE_COLUMN])) if self._names_files else None
+        is_same_sample = self._names_files and group == self._group
+        if self._shards.sample_count > 0 and size > self._shard_bytes and not is_same_sample:
             self._flush()
         self._shards.commit()
+        self._group = group
         self._count += 1
 
     def _flush(self) -> None:
@@ -661,7 +683,9 @@ class MDSWriter(DatasetWriter):
 
 
 class WebDatasetWriter(DatasetWriter):
-    """Tar files. A column ``__key__`` (str) names the samples; else they are numbered."""
+    """Tar files. A column ``__key__`` (str) names the samples; else they are numbered. With a column
+    ``__file__`` (str) each dict is a file of that name, and files that follow one another and differ in their
+    extensions alone are one sample, which lies in one shard."""
 
     format = "webdataset"
 
