@@ -488,6 +488,29 @@ def test_a_refused_sample_takes_no_number(tmp_path: Path) -> None:
         assert [(s["__key__"], int(s["x.cls"])) for s in dataset] == [("000000000", 1), ("000000001", 2)]
 
 
+@pytest.mark.parametrize("format", ["mds", "parquet"])
+def test_a_refused_first_sample_decides_nothing(tmp_path: Path, format: str) -> None:
+    with writer_class(format)(tmp_path / "out") as writer:
+        for value in (1 << 70, "\ud800"):
+            with pytest.raises(InvalidArgumentError, match="sample 0"):
+                writer.write({"a": value})
+        writer.write({"a": "text"})
+        with pytest.raises(InvalidArgumentError):
+            writer.write({"a": "\ud800"})
+        writer.write({"a": "more"})
+    with hr.Dataset(tmp_path / "out", index_cache="") as dataset:
+        assert [sample["a"] for sample in dataset] == ["text", "more"]
+
+
+def test_a_dataset_of_refused_samples_alone_is_none(tmp_path: Path) -> None:
+    with prepare.WebDatasetWriter(tmp_path / "out") as writer:
+        with pytest.raises(InvalidArgumentError, match="64 bits"):
+            writer.write({"a": 1 << 70})
+        with pytest.raises(InvalidArgumentError, match="no sample was written"):
+            writer.close()
+        writer.abandon()
+
+
 def test_files_of_one_sample_stay_together(tmp_path: Path) -> None:
     names = ["a.jpg", "a.json", "d.1/b.jpg", b"d.1/b.seg.png", "d.1/c.json"]
     with prepare.WebDatasetWriter(

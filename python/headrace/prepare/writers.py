@@ -604,13 +604,17 @@ class DatasetWriter:
         self._send()
         if not isinstance(sample, Mapping):
             raise InvalidArgumentError(f"a sample is a dict of columns, not a {type(sample).__name__}")
-        if self._columns is None:
+        columns = self._columns
+        if columns is None:
             self._make_shards(infer_columns(sample, self.format))
-        elif unknown := sample.keys() - {c.name for c in self._columns}:
-            raise InvalidArgumentError(
-                f"column {min(unknown)!r} is not one of {[c.name for c in self._columns]}"
-            )
-        size = stage(self._shards, sample, self._count)
+        elif unknown := sample.keys() - {c.name for c in columns}:
+            raise InvalidArgumentError(f"column {min(unknown)!r} is not one of {[c.name for c in columns]}")
+        try:
+            size = stage(self._shards, sample, self._count)
+        except BaseException:
+            if columns is None:  # The next sample decides.
+                self._columns = self._shards = None
+            raise
         group = file_group(_text(sample[FILE_COLUMN])) if self._names_files else None
         is_same_sample = self._names_files and group == self._group
         if self._shards.sample_count > 0 and size > self._shard_bytes and not is_same_sample:
