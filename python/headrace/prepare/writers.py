@@ -651,8 +651,11 @@ class DatasetWriter:
             return
         if self._shards is None:
             raise InvalidArgumentError("no sample was written: there is no dataset without columns")
-        if self.format == "tfrecord" and not (self._shards.sample_count or self._unsent or self._facts):
-            raise InvalidArgumentError("no sample was written: there is no TFRecord file without records")
+        is_empty = not (self._shards.sample_count or self._unsent or self._facts)
+        if is_empty and self.format in HAVE_NO_EMPTY_SHARDS:
+            raise InvalidArgumentError(
+                f"no sample was written: there is no shard of {self.format} without samples"
+            )
         self._send()
         if self._shards.sample_count > 0 or not self._facts:
             self._flush()
