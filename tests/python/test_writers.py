@@ -352,6 +352,25 @@ def test_what_is_not_written_is_refused_at_once(tmp_path: Path, arguments: dict[
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("format", "is_refused"), [("mds", True), ("litdata", True), ("webdataset", False), ("parquet", False)]
+)
+def test_shards_beyond_the_offsets_are_refused_at_once(tmp_path: Path, format: str, is_refused: bool) -> None:
+    prepare.write(SAMPLES[:1], tmp_path / "out", format=format, shard_bytes=2**32 - 1)
+    for way in (
+        lambda: prepare.write(SAMPLES[:1], tmp_path / "written", format=format, shard_bytes="4GiB"),
+        lambda: prepare.convert(
+            tmp_path / "out", tmp_path / "converted", format=format, shard_bytes="4GiB", memory="20GiB"
+        ),
+    ):
+        if is_refused:
+            with pytest.raises(InvalidArgumentError, match=r"shard_bytes of .* is not in 1 \.\. 2\^32 - 1"):
+                way()
+        else:
+            way()
+    assert (tmp_path / "converted").exists() == (tmp_path / "written").exists() == (not is_refused)
+
+
 def test_float64_is_never_narrowed_in_silence(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="float64"):
         prepare.write([{"x": 0.1}], tmp_path / "a", format="tfrecord", columns={"x": "float64"})

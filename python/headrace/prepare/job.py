@@ -25,6 +25,7 @@ from headrace.prepare.writers import (
     HAVE_NO_EMPTY_SHARDS,
     ColumnSpec,
     check_column_name,
+    check_shard_bytes,
     encoding_of_column,
     infer_columns,
     make_shards,
@@ -351,6 +352,7 @@ def plan_job(
     if len(dataset) == 0:
         raise NotFoundError(f"{dataset.url} has no samples")
     writer_class(format)
+    check_shard_bytes(format, shard_bytes)
     chosen = _chosen(dataset, columns, bool(map))
     ends = plan_parts(dataset, format, shard_bytes)
     sample_count = len(dataset)

@@ -45,6 +45,9 @@ HAVE_NO_EMPTY_SHARDS = ("mds", "tfrecord", "litdata")
 """Formats that have readers which fail on a shard without samples, or warn, or take it for one that was cut
 off: among others it is not stored. A tar and a Parquet file may be empty."""
 
+MOST_OFFSET_BYTES = {"mds": (1 << 32) - 1, "litdata": (1 << 32) - 1}
+"""Shards of these formats have offsets of 32 bits: ``shard_bytes`` is not more."""
+
 FILE_COLUMN = "__file__"
 """A column of str that names the member of a tar that its sample becomes: kFileName of headrace/pack.h."""
 
@@ -554,6 +557,7 @@ class DatasetWriter:
     ) -> None:
         writing_names(type(self).__name__, ["columns", *named_options(DatasetWriter.__init__)]).check(options)
         self._shard_bytes = parse_bytes(shard_bytes, "shard_bytes")
+        check_shard_bytes(self.format, self._shard_bytes)
         self._compression, self._hash = compression, hash
         self._columns: list[ColumnSpec] | None = None
         self._shards: Any = None
@@ -713,6 +717,12 @@ class ParquetWriter(DatasetWriter):
     """Parquet files, by pyarrow."""
 
     format = "parquet"
+
+
+def check_shard_bytes(format: str, shard_bytes: int) -> None:
+    """Raises InvalidArgumentError for shards that could not be written once they are full."""
+    if shard_bytes > MOST_OFFSET_BYTES.get(format, shard_bytes):
+        raise InvalidArgumentError(f"shard_bytes of {format} is not in 1 .. 2^32 - 1")
 
 
 def need_packages(format: str) -> None:
