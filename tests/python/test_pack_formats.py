@@ -339,6 +339,65 @@ def test_the_count_is_that_of_readers(tmp_path: Path) -> None:
             assert len(dataset) == 3
 
 
+FILE_NAMES = [f"d.{i % 2}/{i}.{suffix}" for i in range(40) for suffix in ("jpg", "json", "seg.png")]
+
+
+@pytest.mark.parametrize(
+    ("source", "columns", "planned"),
+    [
+        ("raw", "data,__file__=key", 40),
+        ("raw", "data,copy=data,__file__=key", 40),
+        ("mds", "data,__file__=name", 120),
+        ("mds", "data,__file__=bytes:str", 120),
+        ("mds", "data,copy=data,__file__=name", 120),
+        ("named", None, 120),
+    ],
+)
+def test_files_of_one_sample_come_into_one_shard(
+    tmp_path: Path, source: str, columns: str | None, planned: int
+) -> None:
+    names = sorted(FILE_NAMES)
+    if source == "raw":
+        for name in names:
+            (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "source" / name).write_bytes(name.encode() * 100)
+    else:
+        name_column = "name" if source == "mds" else "__file__"
+        rows = [{"data": n.encode() * 100, name_column: n, "bytes": n.encode()} for n in names]
+        if source == "named":
+            rows = [{"data": row["data"], "__file__": row["__file__"]} for row in rows]
+        prepare.write(rows, tmp_path / "source", format="mds", shard_bytes=9000)
+    options: dict[str, Any] = {"format": "webdataset", "columns": columns, "shard_bytes": 7000}
+    result = prepare.convert(tmp_path / "source", tmp_path / "target", **options)
+    assert result["sample_count"] == 40
+    assert result["shard_count"] > 10
+    plan = prepare.convert(tmp_path / "source", tmp_path / "target", **options, dry_run=True)
+    assert (plan["sample_count"], plan["shard_count"]) == (planned, result["shard_count"])
+    with hr.Dataset(tmp_path / "target", index_cache="") as dataset:
+        assert {sample["__key__"] for sample in dataset} == {f"d.{i % 2}/{i}" for i in range(40)}
+        assert all(bytes(s["seg.png"]) == f"{s['__key__']}.seg.png".encode() * 100 for s in dataset)
+
+
+def file_of(sample: dict[str, Any]) -> dict[str, Any]:
+    return {"data": sample["data"], "__file__": sample["key"]}
+
+
+def test_a_function_makes_files_of_samples_in_one_part_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    for name in FILE_NAMES:
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "source" / name).write_bytes(name.encode() * 100)
+    options: dict[str, Any] = {"format": "webdataset", "map": "test_pack_formats:file_of"}
+    with pytest.raises(
+        InvalidArgumentError, match="cut before the function is called; return a sample as one"
+    ):
+        prepare.convert(tmp_path / "source", tmp_path / "target", shard_bytes=9000, **options)
+    assert not (tmp_path / "target").exists()
+    assert prepare.convert(tmp_path / "source", tmp_path / "target", **options)["sample_count"] == 40
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [("lines/a.jsonl", "a"), ("lines/{a,b}.jsonl", "ab"), ("lines/b.jsonl::lines/a.jsonl", "ba")],

@@ -22,13 +22,16 @@ from headrace.errors import (
 )
 from headrace.prepare.target import PackTarget, content_digest
 from headrace.prepare.writers import (
+    FILE_COLUMN,
     HAVE_NO_EMPTY_SHARDS,
     ColumnSpec,
     check_column_name,
     check_shard_bytes,
     encoding_of_column,
+    file_group,
     infer_columns,
     make_shards,
+    names_files,
     stage,
     writer_class,
 )
@@ -133,20 +136,26 @@ def plan_parts(dataset: Dataset, format: str, shard_bytes: int) -> list[int]:
     return ends
 
 
-def _between_groups(dataset: Dataset, ends: Sequence[int]) -> list[int]:
-    """The ends, moved behind files that are one sample with the last one (``x.jpg``, ``x.json``)."""
+def _between_groups(dataset: Dataset, ends: Sequence[int], column: str) -> list[int]:
+    """The ends, moved behind files that are one sample with the last one (``x.jpg``, ``x.json``). The column
+    has their names."""
 
-    def group(position: int) -> str:
-        folder, slash, name = dataset.read([position], columns=["key"])[0]["key"].rpartition("/")
-        return f"{folder}{slash}{name.partition('.')[0]}"
+    def group(sample: Mapping[str, Any]) -> str:
+        name = sample.get(column) or b""  # One without a name is refused when its part is made.
+        return file_group(name if isinstance(name, str) else str(name, "utf-8", "surrogateescape"))
 
-    moved: list[int] = []
-    for end in ends:
-        while end < len(dataset) and group(end) == group(end - 1):
-            end += 1
-        if not moved or end > moved[-1]:
-            moved.append(end)
-    return moved
+    moved, is_moving = list(ends), list(range(len(ends)))
+    while is_moving := [i for i in is_moving if moved[i] < len(dataset)]:
+        positions = sorted({position for i in is_moving for position in (moved[i] - 1, moved[i])})
+        step = _samples_at_once(dataset)
+        groups: dict[int, str] = {}
+        for start in range(0, len(positions), step):
+            some = positions[start : start + step]
+            groups.update(zip(some, map(group, dataset.read(some, columns=[column])), strict=True))
+        is_moving = [i for i in is_moving if groups[moved[i] - 1] == groups[moved[i]]]
+        for i in is_moving:
+            moved[i] += 1
+    return sorted(set(moved))
 
 
 class Job:
@@ -156,7 +165,8 @@ class Job:
     def __init__(self, spec: dict[str, Any], sample_count: int = 0) -> None:
         self.spec = spec
         self.sample_count = sample_count
-        """Of the target, where no function leaves some out; known to the planner alone."""
+        """Of the target; where a function leaves some out, or rows are files of one sample, there are fewer.
+        Known to the planner alone."""
 
     @property
     def part_count(self) -> int:
@@ -253,12 +263,16 @@ class PartMaker:
             )
 
 
+def _samples_at_once(dataset: Dataset) -> int:
+    return max(1, min(READ_BYTES * len(dataset) // max(dataset.nbytes, 1), 1 << 16))
+
+
 def _read_ahead(
     dataset: Dataset, begin: int, end: int, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Samples ``begin`` to ``end`` (at least one) with their positions; while some are used, the next are
     read."""
-    step = max(1, min(READ_BYTES * len(dataset) // max(dataset.nbytes, 1), 1 << 16))
+    step = _samples_at_once(dataset)
     chunks = [range(start, min(start + step, end)) for start in range(begin, end, step)]
     with ThreadPoolExecutor(1, thread_name_prefix="headrace-read") as reader:
         ahead = reader.submit(dataset.read, chunks[0], columns=columns)
@@ -354,24 +368,18 @@ def plan_job(
     writer_class(format)
     check_shard_bytes(format, shard_bytes)
     chosen = _chosen(dataset, columns, bool(map))
-    ends = plan_parts(dataset, format, shard_bytes)
-    sample_count = len(dataset)
-    if (
-        chosen is None
-        and not map
-        and format == "webdataset"
-        and set(dataset.schema) in ({"data", "key"}, {"data", "key", "label"})
-        and (grouped := _native.count_samples_in_tars(dataset._native)) > 0
-    ):
-        sample_count = grouped
-        chosen = [("data", "data", ""), ("key", "__file__", "")]  # As files are packed without conversion.
+    tar_samples = 0
+    if format == "webdataset" and set(dataset.schema) in ({"data", "key"}, {"data", "key", "label"}):
+        tar_samples = _native.count_samples_in_tars(dataset._native)
+    if chosen is None and not map and tar_samples > 0:
+        chosen = [("data", "data", ""), ("key", FILE_COLUMN, "")]  # As files are packed without conversion.
         if "label" in dataset.schema:
             chosen.append(("label", "cls", ""))  # As WebDataset's decoders know it.
-        ends = _between_groups(dataset, ends)
+    sources = {target: source for source, target, _ in chosen or []}
     spec: dict[str, Any] = {
         "columns": None,
         "compression": compression,
-        "ends": ends,
+        "ends": plan_parts(dataset, format, shard_bytes),
         "fingerprint": dataset._native.version_fingerprint,
         "format": format,
         "hash": hash,
@@ -386,10 +394,12 @@ def plan_job(
         try:
             rows = _native_rows(dataset, chosen)
             _native.ShardBuilder(format, rows, shard_bytes=shard_bytes, compression=compression, hash=hash)
-            spec["rows"] = rows
-            return Job(spec, sample_count)
         except UnsupportedError:
             pass  # Another way, or the error again, with Python's view of the values.
+        else:
+            spec["rows"] = rows
+            named = [ColumnSpec(target, encoding) for _, encoding, _, _, target, _ in rows]
+            return _with_whole_samples(spec, dataset, named, sources, tar_samples)
     # By way of Python values. Their encodings are those of the dataset's columns; what a function makes, and
     # what columns do not tell, is as in the first sample, whoever makes which part.
     sample = dataset[0]
@@ -410,11 +420,38 @@ def plan_job(
     if map:
         inferred = {column.name: column.encoding for column in infer_columns(known, format)}
     else:
-        sources = {target: source for source, target, _ in chosen or []}
         inferred = {
             name: encoding_of_column(dataset.schema[sources.get(name, name)], value, format)
             for name, value in known.items()
         }
-    spec["columns"] = [(name, wanted.get(name) or inferred[name]) for name in sample]
-    make_shards(format, [ColumnSpec(*column) for column in spec["columns"]], shard_bytes, compression, hash)
-    return Job(spec, sample_count)
+    specs = [ColumnSpec(name, wanted.get(name) or inferred[name]) for name in sample]
+    spec["columns"] = [tuple(column) for column in specs]
+    make_shards(format, specs, shard_bytes, compression, hash)
+    return _with_whole_samples(spec, dataset, specs, sources, tar_samples)
+
+
+def _with_whole_samples(
+    spec: dict[str, Any],
+    dataset: Dataset,
+    columns: Sequence[ColumnSpec],
+    sources: Mapping[str, str],
+    tar_samples: int,
+) -> Job:
+    """The job, whose parts end between samples also where each row is a file of one.
+
+    :param tar_samples: that the objects of the source are; 0: not known.
+    """
+    if not names_files(spec["format"], columns):
+        return Job(spec, len(dataset))
+    if spec["map"]:
+        if len(spec["ends"]) > 1:
+            raise InvalidArgumentError(
+                f"{spec['map']}: returns files of a WebDataset ({FILE_COLUMN}); those of one sample could "
+                "come into two shards, which are cut before the function is called; return a sample as one "
+                "dict with a column for each file (__key__ names it), write the files with prepare.write() "
+                "(--from python), or give a shard_bytes that all fit in"
+            )
+        return Job(spec, len(dataset))
+    source = sources.get(FILE_COLUMN, FILE_COLUMN)
+    spec["ends"] = _between_groups(dataset, spec["ends"], source)
+    return Job(spec, tar_samples if source == "key" and tar_samples else len(dataset))
