@@ -230,12 +230,32 @@ def test_a_name_that_is_nearly_something_else_is_told(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
 
 
-def test_a_pack_that_is_there_is_said_to_be(tmp_path: Path, cli: Any) -> None:
+@pytest.mark.parametrize("way", [[], ["--from", "raw", "--hash", "sha1"]])
+def test_a_pack_whose_shards_are_there_is_said_to_be(tmp_path: Path, cli: Any, way: list[str]) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("a")
-    words = "pack", str(tmp_path / "in"), str(tmp_path / "out")
-    assert "1 files (1 B) packed into 1 samples" in cli(*words).out
-    assert cli(*words).out == "nothing to do: 1 samples in 1 shards are there from an earlier run\n"
+    words = "pack", str(tmp_path / "in"), str(tmp_path / "out"), *way
+    assert "1 samples in 1 shards" in cli(*words).out
+    assert cli(*words).out == "all 1 shards (1 samples) were there from an earlier run\n"
+
+
+def test_a_run_that_only_writes_the_index_has_something_to_do(
+    tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("a")
+    words = "pack", str(tmp_path / "in"), str(tmp_path / "out"), "--from", "raw"
+
+    def stop(*_: object) -> None:
+        raise StoppedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PackTarget, "finish", stop)
+        with pytest.raises(StoppedError):
+            prepare.convert(tmp_path / "in", tmp_path / "out", source_format="raw")
+    assert not (tmp_path / "out" / "index.json").exists()
+    assert cli(*words).out == "all 1 shards (1 samples) were there from an earlier run\n"
+    assert (tmp_path / "out" / "index.json").exists()
 
 
 def test_what_only_looks_like_it_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

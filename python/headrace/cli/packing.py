@@ -303,10 +303,10 @@ def _print_summary(result: dict[str, Any], seconds: float, dry_run: bool) -> Non
             f"{result['shard_count']:,} shards{written}"
         )
         return
-    if result["resumed_shard_count"] == result["shard_count"]:
+    if result["resumed_shard_count"] == result["shard_count"]:  # The index may be new.
         print(
-            f"nothing to do: {result['sample_count']:,} samples in {result['shard_count']:,} shards are "
-            "there from an earlier run"
+            f"all {result['shard_count']:,} shards ({result['sample_count']:,} samples) were there from an "
+            "earlier run"
         )
         return
     kept = (
