@@ -258,6 +258,49 @@ def test_a_run_that_only_writes_the_index_has_something_to_do(
     assert (tmp_path / "out" / "index.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("sizes", "is_refused"),
+    [
+        ({"train.bin": 604_000, "val.bin": 72_000, "README.md": 9}, True),
+        ({"train.bin": 256 << 10}, True),
+        ({"train.bin": (256 << 10) - 1}, False),
+        ({"d/x.bin": 300_000, "d/x.idx": 300_000}, True),
+        ({"x.bin": 300_000, "x.jpg": 300_001}, False),
+        ({f"{i}.bin": 400_000 for i in range(16)}, True),
+        ({f"{i}.bin": 400_000 for i in range(17)}, False),
+        ({f"{i}.bin": 8 << 20 for i in range(17)}, True),
+        ({f"{i}.bin": (8 << 20) - (i == 0) for i in range(17)}, False),
+        ({"a.txt": 300_000}, False),
+    ],
+)
+def test_what_may_be_tokens_is_packed_as_files_only_when_asked(
+    tmp_path: Path, sizes: dict[str, int], is_refused: bool
+) -> None:
+    for name, size in sizes.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        with (tmp_path / "in" / name).open("wb") as file:
+            file.truncate(size)
+    words = [tmp_path / "in", tmp_path / "out", "--dry-run"]
+    found = pack(*words)
+    assert isinstance(found, InvalidArgumentError) == is_refused
+    if is_refused:
+        assert re.search(
+            r"nothing tells what .*\.bin is: .*\(--from files\), or tokens \(--from tokens;", str(found)
+        )
+    assert pack(*words, "--from", "files").exit_code == 0
+
+
+def test_tokens_are_packed_as_tokens_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.bin").write_bytes(bytes(300_000))
+    error = pack(tmp_path / "in", tmp_path / "out", "--from", "tokens")
+    assert isinstance(error, InvalidArgumentError)
+    assert "tokens_per_sample" in str(error)
+    words = ["index", str(tmp_path / "in"), "--format", "tokens", "--tokens-per-sample", "1000"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert json.loads(pack(tmp_path / "in", tmp_path / "out", "--json").stdout)["sample_count"] == 150
+
+
 def test_what_only_looks_like_it_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for number, name in enumerate(["gen:samples", "s3:/x", "az//x"]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from headrace import _native
@@ -37,6 +38,12 @@ _INDEXED_SHARD = re.compile(
 """Shards that need an index.json: without one they are an error, never files to pack."""
 
 
+# Few or large `.bin` files may as well be tokens: the thresholds are those of may_be_tokens() in
+# tokens_driver.cc. Here other files may lie beside them, with up to half of the bytes.
+_FEW_FILES = 16
+_LARGE_OF_FEW = 256 << 10
+_LARGE_OF_MANY = 8 << 20
+
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -48,9 +55,8 @@ def _refuse_function(source: str, kind: str) -> None:
         )
 
 
-def looks_like_files(store: _native.Store) -> bool:
+def looks_like_files(objects: Sequence[_native.ObjectInfo]) -> bool:
     """Whether the first page of the listing has anything but shards, and no index."""
-    objects, _, _ = store.list_page("", "", "")
     try:
         names = [info.key for info in objects]
     except UnicodeDecodeError:
@@ -59,6 +65,24 @@ def looks_like_files(store: _native.Store) -> bool:
         return False
     shown = [name for name in names if not name.rpartition("/")[2].startswith(".")]
     return not shown or not all(name.endswith(DATASET_SUFFIXES) or _NUMBERED.search(name) for name in shown)
+
+
+def name_of_tokens(objects: Sequence[_native.ObjectInfo]) -> str:
+    """A file of the first page of the listing that may hold tokens; empty: they are samples."""
+    try:
+        sizes = {info.key: info.size for info in objects if not is_hidden(info.key)}
+    except UnicodeDecodeError:
+        return ""
+    tokens = {name: size for name, size in sizes.items() if name.endswith(".bin")}
+    if not tokens or 2 * sum(tokens.values()) < sum(sizes.values()):
+        return ""
+    largest = max(tokens, key=tokens.__getitem__)
+    is_large = (
+        tokens[largest] >= _LARGE_OF_FEW
+        if len(tokens) <= _FEW_FILES
+        else sum(tokens.values()) >= _LARGE_OF_MANY * len(tokens)
+    )
+    return largest if is_large else ""
 
 
 def pack(
@@ -189,7 +213,7 @@ def pack(
                     f"--from {kind}": kind not in ("auto", FILES),
                 }
             )
-        is_files = bool(tokens) or _is_files(source, kind, options, memory)
+        is_files = bool(tokens) or _is_files(source, kind, bool(fields.given()), options, memory)
         if is_files and (
             tokens
             or (
@@ -246,15 +270,24 @@ def _is_gzip(compression: str) -> bool:
     return compression.partition(":")[0] == "gzip"
 
 
-def _is_files(source: str, kind: str, options: dict[str, Any], memory: str) -> bool:
+def _is_files(source: str, kind: str, has_fields: bool, options: dict[str, Any], memory: str) -> bool:
     if kind != "auto":
         return kind == FILES
     path = local_path(source)
     if os.path.isfile(path) or (is_pattern(source) and not os.path.exists(path)):
         return False
     with Store(source, memory=memory, **options) as store:
-        # Where nothing is below it, it may be one object: that is a dataset.
-        return looks_like_files(store._native)
+        objects, _, _ = store._native.list_page("", "", "")
+    # Where nothing is below it, it may be one object: that is a dataset.
+    if not looks_like_files(objects):
+        return False
+    if not has_fields and (name := name_of_tokens(objects)):
+        raise InvalidArgumentError(
+            f"{source}: nothing tells what {name} is: one sample a file (--from {FILES}), or tokens (--from "
+            "tokens; flat ones, without .idx, take an index first: headrace index SRC --format tokens "
+            "--tokens-per-sample N)? Say which"
+        )
+    return True
 
 
 def _pack_files(
