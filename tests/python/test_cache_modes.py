@@ -318,6 +318,41 @@ def test_what_looks_like_a_limit_is_one_or_an_error(given: str) -> None:
     assert parse_tiers("/nvme/headrace:2024").directory == "/nvme/headrace:2024"
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("s3:/q", "s3://q"),
+        ("s3//q", "s3://q"),
+        ("S3:/q/prefix:2TB", "s3://q/prefix:2TB"),
+        ("gs//q/a//b", "gs://q/a//b"),
+        ("memcached:/h1,h2", "memcached://h1,h2"),
+        ("file:/nvme/headrace", "/nvme/headrace"),
+        ("s3:/name:hidden@q", "s3://***@q"),
+    ],
+)
+def test_a_mistyped_url_is_no_directory(
+    given: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for cache in (given, ["/nvme", given]):
+        with pytest.raises(hr.InvalidArgumentError, match=r"begin with \./ if a directory") as caught:
+            parse_tiers(cache)
+        assert f'did you mean "{meant}"?' in str(caught.value)
+    with pytest.raises(hr.InvalidArgumentError, match="did you mean"):
+        hr.Dataset(tmp_path, cache=given)
+    assert not list(tmp_path.iterdir())
+    expected = str(tmp_path / given.replace("//", "/"))
+    for cache in ({"directory": given}, Path(given)):
+        assert parse_tiers(cache).directory == expected
+    (tmp_path / given.partition("/")[0]).mkdir()
+    assert parse_tiers(given).directory == expected.removesuffix(":2TB")
+
+
+@pytest.mark.parametrize("given", ["./s3:/q", "s3", "s3/q", "s3:q", "data:/q", "a//b", "s3/q//r"])
+def test_what_only_looks_like_a_url_is_a_directory(given: str) -> None:
+    assert parse_tiers(given).directory == os.path.abspath(given)
+
+
 def _read_all(url: str, options: dict[str, Any]) -> None:
     with hr.Loader(url, batch_size=32, **options) as loader:
         batches(loader, 2)
