@@ -38,8 +38,8 @@ _INDEXED_SHARD = re.compile(
 """Shards that need an index.json: without one they are an error, never files to pack."""
 
 
-# Few or large `.bin` files may as well be tokens: the thresholds are those of may_be_tokens() in
-# tokens_driver.cc. Here other files may lie beside them, with up to half of the bytes.
+# Few or large `.bin` files may as well be tokens: the rule is that of may_be_tokens() in
+# tokens_driver.cc.
 _FEW_FILES = 16
 _LARGE_OF_FEW = 256 << 10
 _LARGE_OF_MANY = 8 << 20
