@@ -7,7 +7,7 @@ import asyncio
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -315,3 +315,63 @@ def test_directories_that_a_caller_takes_out_are_not_entered(fs: Any) -> None:
         seen.append((top, list(folders), list(files)))
     assert seen == [("b", ["c"], ["z"]), ("b/c", ["d"], []), ("b/c/d", [], ["y"])]
     assert [top for top, _, _ in fs.walk("b", maxdepth=2)] == ["b", "b/a", "b/c"]
+
+
+@pytest.fixture(params=["s3", "file"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Any, str]]:
+    """A file system and a directory in it."""
+    if request.param == "s3":
+        yield request.getfixturevalue("fs"), "b"
+        return
+    opened = hr.fs(tmp_path, memory="32MiB")
+    yield opened, str(tmp_path / "in")
+    opened.close()
+
+
+def test_a_name_that_looks_like_a_pattern_is_meant_when_it_is_there(either: tuple[Any, str]) -> None:
+    fs, root = either
+    names = ["q[1]", "q1", "s*", "sx", "w?", "wx", "d[1]/x", "d1/x"]
+
+    def left() -> list[str]:
+        return [one.removeprefix(f"{root}/") for one in fs.find(root)]
+
+    def without(*gone: str) -> list[str]:
+        return sorted(set(names) - set(gone))
+
+    fs.pipe({f"{root}/{name}": name.encode() for name in names})
+    fs.rm(f"{root}/q[1]")
+    assert left() == without("q[1]")
+    fs.rm([f"{root}/s*", f"{root}/w?"])
+    assert left() == without("q[1]", "s*", "w?")
+    fs.rm(f"{root}/d[1]", recursive=True)
+    assert left() == without("q[1]", "s*", "w?", "d[1]/x")
+    fs.rm(f"{root}/[qsw]*")  # nothing has that name
+    fs.rm(f"{root}/d[1]", recursive=True)
+    assert left() == []
+    fs.pipe({f"{root}/{name}": name.encode() for name in names})
+    fs.rm(f"{root}/q[1]", recursive=True)
+    fs.rm(f"{root}/d[1]", recursive=True, maxdepth=1)
+    assert left() == without("q[1]", "d[1]/x")
+
+
+def test_a_name_that_looks_like_a_pattern_moves_and_is_fetched_as_one_file(
+    either: tuple[Any, str], tmp_path: Path
+) -> None:
+    fs, root = either
+    fs.pipe({f"{root}/{name}": name.encode() for name in ("q[1]", "q1", "d[1]/x", "d1/x")})
+    assert fs.cat(f"{root}/q[1]") == b"q[1]"
+    fs.get(f"{root}/q[1]", str(tmp_path / "down"))
+    assert (tmp_path / "down").read_bytes() == b"q[1]"
+    fs.cp(f"{root}/q[1]", f"{root}/copy")
+    fs.mv(f"{root}/q[1]", f"{root}/moved")
+    fs.mv(f"{root}/d[1]", f"{root}/tree", recursive=True)
+    assert {name.removeprefix(f"{root}/"): fs.cat_file(name) for name in fs.find(root)} == {
+        "copy": b"q[1]",
+        "moved": b"q[1]",
+        "tree/x": b"d[1]/x",
+        "d1/x": b"d1/x",
+        "q1": b"q1",
+    }
+    fs.cp_file(f"{root}/moved", f"{root}/q[1]")
+    fs.mv([f"{root}/q[1]"], f"{root}/into/")
+    assert (fs.cat_file(f"{root}/into/q[1]"), fs.cat_file(f"{root}/q1")) == (b"q[1]", b"q1")

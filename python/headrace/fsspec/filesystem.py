@@ -16,8 +16,9 @@ import fsspec.asyn
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.compression import compr
 from fsspec.core import get_compression
+from fsspec.implementations.local import trailing_sep
 from fsspec.registry import registry
-from fsspec.utils import stringify_path
+from fsspec.utils import other_paths, stringify_path
 
 from headrace import _native
 from headrace.base.new_file import new_file
@@ -418,8 +419,40 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         return await super()._get(rpath, lpath, callback=callback, **options)
 
     def has_wildcard(self, path: str) -> bool:
-        """Whether it is a pattern for ``glob()``."""
+        """Whether it can be a pattern for ``glob()``."""
         return bool(fsspec.asyn.has_magic(path))
+
+    def is_pattern(self, path: str) -> bool:
+        """Whether it stands for other names: it can, and nothing has it as its own name."""
+        return self.has_wildcard(path) and not self._is_there(self._strip_protocol(path))
+
+    def _is_there(self, path: str) -> bool:
+        return self.exists(path)
+
+    async def _expand_path(
+        self, path: Any, recursive: bool = False, maxdepth: int | None = None, assume_literal: bool = False
+    ) -> list[str]:
+        """As fsspec's, but a path that is there is meant, whatever characters are in it. NotFoundError:
+        nothing was found."""
+        if maxdepth is not None and maxdepth < 1:
+            raise InvalidArgumentError("maxdepth must be at least 1")
+        given = [self._strip_protocol(one) for one in ([path] if isinstance(path, str) else path)]
+        found: set[str] = set()
+        for one in given:
+            if not assume_literal and await self.in_thread(partial(self.is_pattern, one)):
+                matches = await self._glob(one, maxdepth=maxdepth)
+                found.update(matches)
+                if matches and recursive and maxdepth != 1:
+                    deeper = None if maxdepth is None else maxdepth - 1
+                    found.update(await self._expand_path(list(matches), True, deeper, assume_literal=True))
+                continue
+            if recursive:
+                found.update(await self._find(one, maxdepth=maxdepth, withdirs=True))
+            if one not in found and (not recursive or await self._exists(one)):
+                found.add(one)
+        if not found:
+            raise NotFoundError(f"{path}: nothing is there")
+        return sorted(found)
 
     def _local_name(self, path: str) -> str:
         """A path as local files are named after it."""
@@ -540,8 +573,21 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         """As fsspec's, which ignores by default what is not there when it copies a tree: that may be the
-        target's bucket."""
+        target's bucket. And what has the characters of a pattern in its name is no pattern."""
+        is_odd = isinstance(path1, str) and isinstance(path2, str) and self.has_wildcard(path1)
+        if is_odd and not await self.in_thread(partial(self.is_pattern, path1)):
+            path1, path2 = await self._copies_of(path1, path2, recursive=recursive, maxdepth=maxdepth)
         await super()._copy(path1, path2, recursive, on_error or "raise", maxdepth, batch_size, **options)
+
+    async def _copies_of(
+        self, path: str, target: str, *, recursive: bool, maxdepth: int | None
+    ) -> tuple[list[str], list[str]]:
+        """What is copied of one path that is there, and where to, as fsspec names that."""
+        found = await self._expand_path(path, recursive=recursive, maxdepth=maxdepth)
+        if not recursive or maxdepth is not None:
+            found = [one for one in found if not await self._isdir(one)]
+        is_inside = not trailing_sep(path) and (trailing_sep(target) or await self._isdir(target))
+        return found, other_paths(found, target, exists=is_inside)
 
     def cp_file(self, path1: str, path2: str, copied: list[Copied] | None = None, **_: Any) -> None:
         """Copies inside of a store without the bytes passing through here, between two of them with. Nothing
@@ -616,7 +662,7 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
                 raise failures[0][1]
 
     def _to_delete(self, path: str, recursive: bool, maxdepth: int | None) -> Iterable[str]:
-        if self.has_wildcard(path) or maxdepth is not None:
+        if maxdepth is not None or self.is_pattern(path):
             found = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
             return [p for p in found if self.isfile(p)]
         if not recursive:

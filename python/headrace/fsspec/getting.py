@@ -30,7 +30,7 @@ async def pairs(
         if not found:
             return [], []
     root = make_path_posix(lpath)
-    is_pattern = is_one and fs.has_wildcard(rpath)
+    is_pattern = is_one and await fs.in_thread(lambda: fs.is_pattern(rpath))
     into = trailing_sep(root) or os.path.isdir(root)
     goes_inside = is_one and (len(found) == 1 if is_pattern else into and not is_folder)
     names = [fs._local_name(one) for one in found]

@@ -28,7 +28,7 @@ class Copied(NamedTuple):
 def move(fs: HeadraceFileSystem, path1: Any, path2: Any, *, recursive: bool, maxdepth: int | None) -> None:
     """Copies, and deletes what it has copied. After an error nothing is deleted."""
     sources = [path1] if isinstance(path1, str) else path1
-    trees = [one for one in sources if recursive and not fs.has_wildcard(one)]
+    trees = [one for one in sources if recursive and not fs.is_pattern(one)]
     for one in trees if isinstance(path2, str) else []:
         refuse_inside(fs, one, path2)
     copied: list[Copied] = []

@@ -143,6 +143,9 @@ class LocalFileSystem(HeadraceFileSystem):
     def _place(cls, path: str) -> Location:
         return in_files(path)
 
+    def _is_there(self, path: str) -> bool:
+        return os.path.lexists(path)
+
     def _real(self, path: Any) -> str:
         return os.path.realpath(super()._real(path))
 
