@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +16,7 @@ from conftest import where
 
 import headrace as hr
 from headrace import sim as simulator
+from headrace.store import putting
 from headrace.store.store import list_pages
 
 
@@ -81,6 +83,65 @@ def test_put_takes_files_and_buffers(store: hr.Store, tmp_path: Path) -> None:
     store.put("nothing", tmp_path / "nothing")
     store.put("view", memoryview(bytearray(b"0123456789"))[2:5])
     assert (store.get("file"), store.get("nothing"), store.get("view")) == (b"from a file", b"", b"234")
+
+
+def test_put_reads_files_that_do_not_say_how_much_they_have(store: hr.Store, tmp_path: Path) -> None:
+    assert os.path.getsize("/proc/self/status") == 0
+    store.put("status", Path("/proc/self/status"))
+    assert store.get("status").startswith(b"Name:")
+    store.put("new status", Path("/proc/self/status"), if_absent=True)
+    assert store.get("new status").startswith(b"Name:")
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for size in (0, 5, 8 << 20, (20 << 20) + 3):
+        data = os.urandom(size)
+        writer = threading.Thread(target=fifo.write_bytes, args=(data,))
+        writer.start()
+        assert store.put("piped", fifo).size == size
+        writer.join()
+        assert store.get("piped") == data
+
+
+def test_put_of_files_needs_little_memory(store: hr.Store, tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    data = os.urandom(1 << 20) * 50
+    path.write_bytes(data)
+    settings: Any = {"metadata": {"run": "17"}} if store.url.startswith("s3") else {}
+    tracemalloc.start()
+    info = store.put("large", path, **settings)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (info.size, store.get("large") == data) == (50 << 20, True)
+    assert settings.items() <= (store.head("large").settings or {}).items()
+    assert peak < 9 << 20
+    with pytest.raises(hr.InvalidArgumentError, match="one request"):
+        store.put("new", path, if_absent=True)
+    os.truncate(path, 9 << 20)
+    assert store.put("new", path, if_absent=True).size == 9 << 20
+
+
+@pytest.mark.parametrize("size", [10 << 20, 30 << 20])
+@pytest.mark.parametrize("how", ["shortened", "grown", "written"])
+def test_put_of_a_file_that_changes_stores_nothing(
+    store: hr.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, how: str
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(size))
+    os.utime(path, (1, 1))
+    read = putting._Source.read
+
+    def change_and_read(source: Any, most: int) -> memoryview:
+        if how == "written":
+            with open(path, "r+b") as file:
+                file.write(b"1")
+        else:
+            os.truncate(path, 9 << 20 if how == "shortened" else size + 1)
+        return read(source, most)
+
+    monkeypatch.setattr(putting._Source, "read", change_and_read)
+    with pytest.raises(hr.ChangedError, match="file: was written while it was read"):
+        store.put("x", path)
+    assert list(store.list()) == []
 
 
 def test_put_if_absent_refuses_what_exists(store: hr.Store) -> None:

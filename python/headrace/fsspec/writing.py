@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import _native
 from headrace.errors import ChangedError, UnsupportedError
+from headrace.store.putting import PART_BYTES, PARTS_OF_ONE_SIZE
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from headrace.fsspec.filesystem import HeadraceFileSystem
-
-PART_BYTES = 8 << 20
-# S3 takes 10,000 parts: with parts that double after each 2,000 an object may have 500 GB.
-PARTS_OF_ONE_SIZE = 2000
 
 
 class WrittenFile(io.BufferedIOBase):

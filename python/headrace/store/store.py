@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
@@ -18,6 +17,7 @@ from headrace.base.recipe import Recipe, lasting, lasting_options
 from headrace.base.units import parse_bytes
 from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
 from headrace.store.peer_names import STORE_PEERS
+from headrace.store.putting import put_file
 from headrace.store.settings import ObjectSettings, given_settings
 from headrace.store.tiers import CacheChoice, key_environment, parse_tiers, profile_environment
 from headrace.store.urls import local_path, without_secrets
@@ -203,6 +203,7 @@ class Store(live.Closing):
     ) -> None:
         STORE_OPTIONS.check(options)
         self._native = open_native(url, memory, **options)
+        self._memory_bytes = parse_bytes(memory)
         self._recipe = Recipe(type(self), (lasting(url),), {"memory": memory, **lasting_options(options)})
         self._max_in_flight = options.get("max_in_flight") or _native.DEFAULT_MAX_IN_FLIGHT
         live.register(self)
@@ -273,17 +274,21 @@ class Store(live.Closing):
         """Writes an object from bytes, any buffer, or the file at a path; large ones as multipart uploads.
 
         Nothing is visible before all is written. With ``if_absent`` an existing object raises ChangedError.
+        So does a file that is written while it is read. A pipe or device is read to its end.
 
         :param settings: see :class:`ObjectSettings`: ``content_type="text/csv", metadata={"run": "17"}``.
         """
         given = given_settings(settings)
         if not isinstance(data, os.PathLike):
             return self._native.put(key, data, if_absent, given)
-        with open(data, "rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                return self._native.put(key, b"", if_absent, given)
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                return self._native.put(key, mapped, if_absent, given)
+        return put_file(
+            self._native,
+            key,
+            os.fspath(data),
+            if_absent=if_absent,
+            settings=given,
+            memory_bytes=self._memory_bytes,
+        )
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[ObjectInfo]:
         """Objects whose key starts with ``prefix``, in byte order, page by page.
