@@ -273,6 +273,40 @@ def test_the_cache_does_not_hide_another_version(s3: simulator.Server, tmp_path:
     fs.close()
 
 
+def test_the_cache_does_not_hide_a_directory_that_took_the_place(tmp_path: Path) -> None:
+    fs = hr.fs(tmp_path, memory="64MiB", cache=tmp_path / "cache")
+    where = str(tmp_path / "d" / "x")
+
+    def fill(name: str) -> None:
+        fs.pipe_file(f"{tmp_path}/{name}/x", name.encode())
+        os.utime(tmp_path / name / "x", (1, 1))
+
+    def read() -> bytes:
+        return bytes(fs.cat_ranges([where], 0, 9)[0])
+
+    fill("d")
+    assert read() == b"d"
+    fs.mv(f"{tmp_path}/d", f"{tmp_path}/e", recursive=True)
+    assert isinstance(fs.cat_ranges([where], 0, 9)[0], hr.NotFoundError)
+    fill("new")
+    assert fs.cat_file(f"{tmp_path}/new/x", 0, 9) == b"new"
+    fs.mv(f"{tmp_path}/new", f"{tmp_path}/d", recursive=True)
+    assert read() == b"new"
+    fs.rm(f"{tmp_path}/d", recursive=True)
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "x").write_bytes(b"third")
+    assert read() == b"third"
+    (tmp_path / "d" / "x").unlink()
+    for path in (None, f"{tmp_path}/d"):
+        (tmp_path / "d" / "x").write_bytes(b"again")
+        fs.invalidate_cache()
+        assert read() == b"again"
+        (tmp_path / "d" / "x").unlink()
+        fs.invalidate_cache(path)
+        assert isinstance(fs.cat_ranges([where], 0, 9)[0], hr.NotFoundError)
+    fs.close()
+
+
 def test_versions_are_remembered_for_a_second() -> None:
     now, calls = [0.0], []
 
@@ -286,6 +320,12 @@ def test_versions_are_remembered_for_a_second() -> None:
     assert versions.get("k").size == 2
     versions.forget("k")
     assert versions.get("k").size == 3
+    for key in ("d/x", "d/e/y", "d", "dd"):
+        versions.get(key)
+    versions.forget_below("d")
+    assert set(versions._known) == {"k", "dd"}
+    versions.forget_below("")
+    assert not versions._known
     for i in range(5000):
         versions.get(str(i))
     assert len(versions._known) == 4096

@@ -145,6 +145,19 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         opened, place = self._open_at(self._strip_protocol(path))
         opened.versions.forget(place.key)
 
+    def forget_below(self, path: str) -> None:
+        """As :meth:`forget`, of all below a directory, too."""
+        opened, place = self._open_at(self._strip_protocol(path))
+        opened.versions.forget_below(place.key)
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        """Forgets which version objects had a moment ago, those at and below a path or all: the next read
+        asks for it."""
+        if path is None:
+            self._stores.forget()
+        else:
+            self.forget_below(path)
+
     def unstrip_protocol(self, name: str) -> str:
         """A URL that fsspec opens with this class again: with ``s3://`` only where that was registered."""
         name = str(self._strip_protocol(name))

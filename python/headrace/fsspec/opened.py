@@ -51,6 +51,11 @@ class Stores:
                 self._open.popitem(last=False)
             return found
 
+    def forget(self) -> None:
+        """What was known of versions of objects."""
+        for opened in [] if self._pid != os.getpid() else list(self._open.values()):
+            opened.versions.forget_below("")
+
     def all(self) -> dict[str, Store]:
         """Those that are open now, by URL."""
         return {} if self._pid != os.getpid() else {root: opened.store for root, opened in self._open.items()}

@@ -202,6 +202,10 @@ class LocalFileSystem(HeadraceFileSystem):
         super().forget(path)
         super().forget(os.path.realpath(self._strip_protocol(path)))
 
+    def forget_below(self, path: str) -> None:
+        super().forget_below(path)
+        super().forget_below(os.path.realpath(self._strip_protocol(path)))
+
     def cp_file(self, path1: str, path2: str, copied: list[Copied] | None = None, **options: Any) -> None:
         super().cp_file(path1, path2, copied, **options)
         if os.path.isdir(self._strip_protocol(path1)):
@@ -229,8 +233,8 @@ class LocalFileSystem(HeadraceFileSystem):
             raise InvalidArgumentError(f"{path1} and {target} are the same")
         os.makedirs(os.path.dirname(target), exist_ok=True)
         directories.move(source, target)
-        self.forget(source)
-        self.forget(target)
+        self.forget_below(source)
+        self.forget_below(target)
 
     def _drop_empty(self, path: str) -> None:
         directories.drop_empty(self._strip_protocol(path))
@@ -240,6 +244,7 @@ class LocalFileSystem(HeadraceFileSystem):
         trees = [one for one in paths if recursive and maxdepth is None and os.path.isdir(one)]
         for tree in trees:
             shutil.rmtree(tree)
+            self.forget_below(tree)
         rest = [one for one in paths if one not in trees]
         if rest:
             super().rm(rest, recursive=recursive, maxdepth=maxdepth, **options)

@@ -44,3 +44,10 @@ class Versions:
 
     def forget(self, key: str) -> None:
         self._known.pop(key, None)
+
+    def forget_below(self, key: str) -> None:
+        """As :meth:`forget`, of the key and all below it; of ``""`` all."""
+        below = f"{key}/" if key else ""
+        for one in list(self._known):
+            if one == key or one.startswith(below):
+                self.forget(one)
