@@ -375,3 +375,18 @@ def test_a_name_that_looks_like_a_pattern_moves_and_is_fetched_as_one_file(
     fs.cp_file(f"{root}/moved", f"{root}/q[1]")
     fs.mv([f"{root}/q[1]"], f"{root}/into/")
     assert (fs.cat_file(f"{root}/into/q[1]"), fs.cat_file(f"{root}/q1")) == (b"q[1]", b"q1")
+
+
+def test_a_tree_is_read_whatever_its_files_are_called(either: tuple[Any, str]) -> None:
+    fs, root = either
+    content = {f"{root}/d/{name}": name.encode() for name in ("a[1].txt", "a1.txt", "e/*", "e/f", "g?/h")}
+    fs.pipe(content)
+    assert fs.cat(f"{root}/d", recursive=True) == content
+    for name, text in content.items():
+        assert fs.cat(name, recursive=True) == fs.cat(name) == text
+        assert fs.cat([name], recursive=True) == {name: text}
+    with pytest.raises(FileNotFoundError):
+        fs.cat([f"{root}/d/a1.txt", f"{root}/none"])
+    found = fs.cat([f"{root}/d/a1.txt", f"{root}/none"], on_error="return")
+    assert isinstance(found[f"{root}/none"], hr.NotFoundError)
+    assert list(fs.cat([f"{root}/d/a1.txt", f"{root}/none"], on_error="omit")) == [f"{root}/d/a1.txt"]

@@ -353,11 +353,26 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
     ) -> Any:
         """As fsspec's; with ``recursive`` the files alone, which that takes together with their
         directories."""
+        paths = await self._expand_path(path, recursive=recursive)
         if recursive:
-            found = await self._expand_path(path, recursive=True)
-            are_files = await self.in_thread(lambda: for_each(self.isfile, found))
-            path = [one for one, is_file in zip(found, are_files, strict=True) if is_file]
-        return await super()._cat(path, False, on_error, batch_size, **options)
+            are_files = await self.in_thread(lambda: for_each(self.isfile, paths))
+            paths = [one for one, is_file in zip(paths, are_files, strict=True) if is_file]
+        found = await fsspec.asyn._run_coros_in_chunks(
+            [self._cat_file(one, **options) for one in paths],
+            batch_size=batch_size or self.batch_size,
+            nofiles=True,
+            return_exceptions=True,
+        )
+        errors = [one for one in found if isinstance(one, BaseException)]
+        if errors and on_error == "raise":
+            raise errors[0]
+        if not isinstance(path, list) and paths == [self._strip_protocol(path)]:
+            return found[0]
+        return {
+            one: result
+            for one, result in zip(paths, found, strict=True)
+            if on_error != "omit" or not isinstance(result, BaseException)
+        }
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         opened, place = self._open_at(self._strip_protocol(path))
