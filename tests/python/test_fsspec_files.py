@@ -50,6 +50,28 @@ def test_cat_ranges_of_many_objects_in_order(fs: Any, data: bytes) -> None:
         fs.cat_ranges(["b/small"], [1, 2], [3])
 
 
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_ranges_that_are_large_beside_the_memory_are_read_all_the_same(
+    s3: simulator.Server, tmp_path: Path, is_cached: bool
+) -> None:
+    cache = {"cache": tmp_path / "cache"} if is_cached else {}
+    fs = hr.fs("s3://b", memory="24MiB", endpoint=s3.endpoint, **cache)
+    data = os.urandom(MIB) * 40
+    fs.pipe_file("b/x", data)
+    for size in (3 * MIB, 6 * MIB, 8 * MIB, 13 * MIB, 30 * MIB):
+        starts = [i * MIB for i in range(10)]
+        expected = [data[start : start + size] for start in starts]
+        assert fs.cat_ranges(["b/x"] * 10, starts, [start + size for start in starts]) == expected
+        assert fs.cat_file("b/x", 1, size) == data[1:size]
+    assert fs.cat_file("b/x", 100, 1 << 40) == data[100:]
+    found = fs.cat_ranges(["b/x", "b/none", "b/x"], [0, 0, 5], [39 * MIB, 39 * MIB, 10])
+    assert (found[0], found[2]) == (data[: 39 * MIB], data[5:10])
+    assert isinstance(found[1], hr.NotFoundError)
+    with pytest.raises(hr.NotFoundError):
+        fs.cat_file("b/none", 0, 39 * MIB)
+    fs.close()
+
+
 def test_cat_ranges_puts_errors_where_they_belong(fs: Any) -> None:
     fs.pipe_file("b/x", b"0123456789")
     paths = ["b/x", "b/missing", "b/x", "b/gone"]

@@ -63,10 +63,13 @@ def read_ranges(
     stops_at_error: bool,
 ) -> list[bytes | Exception]:
     """One result a range. ``head`` tells sizes, and with ``names_versions`` the version to read, as they were
-    a moment ago; ``ask`` as they are."""
+    a moment ago; ``ask`` as they are. A range that is large beside the memory of the store is read in
+    parts."""
     results: list[bytes | Exception] = [b""] * len(ranges)
     heads = _Heads(head)
     asked: list[tuple[str, int, int, str]] = []
+    large: list[tuple[int, int, int, str]] = []
+    most_bytes = store._memory_bytes // 4
 
     def fail(index: int, error: Exception) -> None:
         if stops_at_error:
@@ -75,14 +78,16 @@ def read_ranges(
 
     for index, one in enumerate(ranges):
         begin, end, etag = one.start or 0, one.end or 0, ""
-        if names_versions or one.needs_size():
+        if names_versions or one.needs_size() or end - begin > most_bytes:
             try:
                 info = heads(one.key)
             except HeadraceError as error:
                 fail(index, error)
                 continue
             (begin, end), etag = one.within(info.size), info.etag
-        if begin < end:
+        if end - begin > most_bytes:
+            large.append((index, begin, end, etag))
+        elif begin < end:
             key = _Numbered(one.key)
             key.number = index
             asked.append((key, begin, end - begin, etag))
@@ -106,6 +111,16 @@ def read_ranges(
         else:
             assert isinstance(result.key, _Numbered)
             results[result.key.number] = bytes(result.data)
+            del result  # or its memory would be missing to the next one
+
+    for index, begin, end, etag in large:
+        try:
+            results[index] = store.get_range(ranges[index].key, begin, end - begin, etag=etag)
+        except ChangedError as error:
+            results[index] = error
+            again.append(index)
+        except HeadraceError as error:
+            fail(index, error)
 
     # Most often the object ends before the range, or what was known of it was old: neither is an error here.
     heads = _Heads(ask)
