@@ -471,6 +471,25 @@ def test_transactions_show_all_or_nothing(fs: Any, s3: simulator.Server) -> None
     assert fs.exists("b/after")
 
 
+def test_a_transaction_closes_what_is_open_at_its_end(fs: Any) -> None:
+    text = "a line of text\n" * 1000
+    with fs.transaction:
+        files = [
+            fs.open("b/t/text", "w"),
+            fs.open("b/t/packed", "w", compression="gzip"),
+            fs.open("b/t/binary", "wb", compression="gzip"),
+            fs.open("b/t/plain", "wb"),
+        ]
+        for file, content in zip(files, (text, text, text.encode(), text.encode()), strict=True):
+            file.write(content)
+    assert all(file.closed for file in files)
+    for name, options in (("text", {}), ("packed", {"compression": "gzip"}), ("plain", {})):
+        with fs.open(f"b/t/{name}", "r", **options) as file:
+            assert file.read() == text, name
+    with fs.open("b/t/binary", "rb", compression="gzip") as file:
+        assert file.read() == text.encode()
+
+
 def test_a_transaction_in_a_transaction_is_refused(fs: Any) -> None:
     def nested(begin: Any) -> None:
         with fs.transaction:

@@ -746,7 +746,11 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         kind = get_compression(path, compression)
         if kind is not None:
             file = CompressedFile(compr[kind](written, mode="w"), written)
-        return file if "b" in mode else TextFile(file, written, **text)
+        if "b" not in mode:
+            file = TextFile(file, written, **text)
+        if file is not written:
+            written.wrapped_by(file)
+        return file
 
     def _open(
         self,

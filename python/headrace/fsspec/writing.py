@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import threading
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from headrace import _native
@@ -44,7 +45,13 @@ class WrittenFile(io.BufferedIOBase):
         self._is_pending = True  # neither visible nor discarded
         self._has_failed = False
         self._is_abandoned = False
+        self._wrapper: weakref.ref[io.IOBase] | None = None
         self._lock = threading.RLock()
+
+    def wrapped_by(self, wrapper: io.IOBase) -> None:
+        """``wrapper``, what the user has instead of this one, may hold what was written to it: it is closed
+        before :meth:`commit`."""
+        self._wrapper = weakref.ref(wrapper)
 
     @property
     def name(self) -> str:
@@ -106,6 +113,9 @@ class WrittenFile(io.BufferedIOBase):
     def commit(self) -> None:
         """Makes it visible. Transactions call this; else :meth:`close` does."""
         with self._lock:
+            wrapper = self._wrapper() if self._wrapper is not None else None
+            if wrapper is not None:
+                wrapper.close()
             if not self.closed:
                 super().close()
             if self._has_failed:
