@@ -285,8 +285,28 @@ def test_empty_local_directories_are_found_as_fsspec_finds_them(tmp_path: Path) 
     assert mine == {(top, *sorted(folders), "|", *files) for top, folders, files in other.walk(root)}
     local.cp(str(root), str(tmp_path / "copy"), recursive=True)
     assert shapes(tmp_path / "copy") == shapes(root)
-    (root / "empty" / "round").symlink_to("..")
-    assert len(local.find(root, withdirs=True)) < 20
+    local.close()
+
+
+def test_links_do_not_lead_round_in_circles(tmp_path: Path) -> None:
+    local = hr.fs(tmp_path, memory="32MiB")
+    root = tmp_path / "d"
+    (root / "in").mkdir(parents=True)
+    (root / "in" / "x").write_text("x")
+    (root / "in" / "up").symlink_to("..")
+    (root / "other").symlink_to("in")
+    files = [f"{root}/{name}" for name in ("in/x", "other/x")]
+    folders = [f"{root}{name}" for name in ("", "/in", "/in/up", "/other", "/other/up")]
+    for depth in (None, 9):
+        assert local.find(root, maxdepth=depth) == files
+        assert local.find(root, maxdepth=depth, withdirs=True) == sorted(files + folders)
+        for topdown in (True, False):
+            found = {top: (dirs, inside) for top, dirs, inside in local.walk(root, depth, topdown)}
+            assert found == {
+                str(root): (["in", "other"], []),
+                f"{root}/in": (["up"], ["x"]),
+                f"{root}/other": (["up"], ["x"]),
+            }
     local.close()
 
 
@@ -315,6 +335,37 @@ def test_directories_that_a_caller_takes_out_are_not_entered(fs: Any) -> None:
         seen.append((top, list(folders), list(files)))
     assert seen == [("b", ["c"], ["z"]), ("b/c", ["d"], []), ("b/c/d", [], ["y"])]
     assert [top for top, _, _ in fs.walk("b", maxdepth=2)] == ["b", "b/a", "b/c"]
+
+
+def test_a_walk_goes_from_the_bottom_up_as_well(fs: Any, s3: simulator.Server) -> None:
+    fs.pipe({f"b/{key}": b"" for key in ("a/x", "c/d/y", "z")})
+    expected = [("b/a", [], ["x"]), ("b/c/d", [], ["y"]), ("b/c", ["d"], []), ("b", ["a", "c"], ["z"])]
+    assert list(fs.walk("b", topdown=False)) == expected
+    assert list(fs.walk("b", 2, False)) == [expected[0], *expected[2:]]
+    awaited = hr.fs("s3://b", asynchronous=True, memory="32MiB", endpoint=s3.endpoint)
+
+    async def walk() -> list[Any]:
+        return [one async for one in awaited._walk("b", topdown=False)]
+
+    assert asyncio.run(walk()) == expected
+    awaited.close()
+
+
+def test_errors_of_a_walk_are_raised_unless_somebody_takes_them(fs: Any) -> None:
+    bad = hr.fs("s3://b", endpoint="http://127.0.0.1:1", max_attempts=1, timeout=5, control_directory="")
+    for options in ({}, {"on_error": "raise"}, {"on_error": "omit"}, {"topdown": False}):
+        with pytest.raises(ConnectionError):
+            list(bad.walk("b/d", **options))
+    errors: list[OSError] = []
+    assert list(bad.walk("b/d", on_error=errors.append)) == [("b/d", [], [])]
+    assert isinstance(errors[0], hr.UnavailableError)
+    assert list(fs.walk("none")) == [("none", [], [])]
+    with pytest.raises(hr.NotFoundError):
+        list(fs.walk("none", on_error="raise"))
+    with pytest.raises(hr.InvalidArgumentError, match="maxdepth"):
+        list(fs.walk("b", 0))
+    # Of our own: those of old fsspecs swallow errors.
+    assert type(fs).walk is not fsspec.AbstractFileSystem.walk
 
 
 @pytest.fixture(params=["s3", "file"])

@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import fsspec.asyn
 from fsspec.callbacks import DEFAULT_CALLBACK
@@ -58,6 +58,15 @@ def _coroutine(name: str) -> Any:
 
     call.__name__ = call.__qualname__ = f"_{name}"
     return call
+
+
+class _Visit(NamedTuple):
+    """A directory that is to be listed."""
+
+    folder: str
+    depth: int
+    above: tuple[Any, ...]
+    """The identities of those that it was found through."""
 
 
 class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
@@ -290,56 +299,98 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         """One listing a directory, those of a level beside each other."""
         files: dict[str, Entry] = {}
         folders: dict[str, Entry] = {}
-        level = [path]
-        for depth in range(maxdepth):
-            inner = prefix if depth == 0 else ""
+        level = [_Visit(path, 1, ())]
+        while level:
 
-            def entries(folder: str, inner: str = inner) -> list[Entry]:
+            def entries(visit: _Visit) -> tuple[list[Entry], list[_Visit]]:
+                folder, depth, above = visit
+                here = self._identity(folder)
+                if here is not None and here in above:
+                    return [], []
                 opened, place = self._open_at(folder)
-                return listing.list_directory(opened.store, place, folder, inner)
+                found = listing.list_directory(opened.store, place, folder, prefix if depth == 1 else "")
+                inside = [e["name"] for e in found if e["type"] == "directory" and depth < maxdepth]
+                return found, [_Visit(one, depth + 1, (*above, here)) for one in inside]
 
-            level_entries = [entry for found in for_each(entries, level) for entry in found]
-            files.update((e["name"], e) for e in level_entries if e["type"] == "file")
-            deeper = {e["name"]: e for e in level_entries if e["type"] == "directory"}
-            folders.update(deeper)
-            level = list(deeper)
+            listed = for_each(entries, level)
+            for entry in (entry for found, _ in listed for entry in found):
+                (files if entry["type"] == "file" else folders)[entry["name"]] = entry
+            level = [visit for _, deeper in listed for visit in deeper]
         return files, folders
 
     def du(self, path: str, total: bool = True, maxdepth: int | None = None, **_: Any) -> Any:
         sizes = {name: e["size"] for name, e in self.find(path, maxdepth=maxdepth, detail=True).items()}
         return sum(sizes.values()) if total else sizes
 
-    async def _walk(
-        self, path: str, maxdepth: int | None = None, on_error: Any = "omit", **options: Any
-    ) -> AsyncIterator[Any]:
-        """As fsspec's, but ``on_error="omit"`` leaves out what is not there, and nothing else; and
-        directories without a name, as of ``a//b``, are not passed over."""
+    def walk(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        topdown: bool = True,
+        on_error: Any = "omit",
+        **options: Any,
+    ) -> Iterator[Any]:
+        """As fsspec's, but ``on_error="omit"`` leaves out what is not there, and nothing else: other errors
+        are raised. Directories without a name, as of ``a//b``, are not passed over.
+
+        :param topdown: False: a directory comes after what lies in it.
+        :param on_error: ``"raise"``, or what is called with each OSError.
+        """
         if maxdepth is not None and maxdepth < 1:
             raise InvalidArgumentError("maxdepth must be at least 1")
         detail = options.get("detail", False)
-        todo = [(self._strip_protocol(path), 1)]
+        todo: list[_Visit | tuple[str, Any, Any]] = [_Visit(self._strip_protocol(path), 1, ())]
         while todo:
-            folder, depth = todo.pop()
-            try:
-                entries = await self.in_thread(partial(self._entries, folder))
-            except OSError as error:
-                if callable(on_error):
-                    on_error(error)
-                elif on_error == "raise" or not isinstance(error, FileNotFoundError):
-                    raise
-                entries = []
-            files: dict[str, Entry] = {}
-            folders: dict[str, Entry] = {}
-            for entry in entries:
-                name = "" if entry["name"] == folder else entry["name"].rpartition("/")[2]
-                (folders if entry["type"] == "directory" else files)[name] = entry
+            visit = todo.pop()
+            if not isinstance(visit, _Visit):
+                yield visit
+                continue
+            folder, depth, above = visit
+            here = self._identity(folder)
+            if here is not None and here in above:
+                continue
+            folders, files = self._folders_and_files(folder, on_error)
             shown: Any = folders if detail else list(folders)
-            yield folder, shown, files if detail else list(files)
+            found = (folder, shown, files if detail else list(files))
+            if topdown:
+                yield found
+            else:
+                todo.append(found)
             if maxdepth is None or depth < maxdepth:
                 # As they are shown: the caller may have taken some out.
                 todo += [
-                    (folders[name]["name"], depth + 1) for name in reversed(list(shown)) if name in folders
+                    _Visit(folders[name]["name"], depth + 1, (*above, here))
+                    for name in reversed(list(shown))
+                    if name in folders
                 ]
+
+    def _folders_and_files(self, folder: str, on_error: Any) -> tuple[dict[str, Entry], dict[str, Entry]]:
+        """Of one directory, by their names in it."""
+        try:
+            entries = self._entries(folder)
+        except OSError as error:
+            if callable(on_error):
+                on_error(error)
+            elif on_error == "raise" or not isinstance(error, FileNotFoundError):
+                raise
+            entries = []
+        files: dict[str, Entry] = {}
+        folders: dict[str, Entry] = {}
+        for entry in entries:
+            name = "" if entry["name"] == folder else entry["name"].rpartition("/")[2]
+            (folders if entry["type"] == "directory" else files)[name] = entry
+        return folders, files
+
+    def _identity(self, folder: str) -> Any:
+        """The same for all names of a directory, where it can have several; else None."""
+
+    async def _walk(
+        self, path: str, maxdepth: int | None = None, on_error: Any = "omit", **options: Any
+    ) -> AsyncIterator[Any]:
+        """As :meth:`walk`."""
+        found = self.walk(path, maxdepth, on_error=on_error, **options)
+        while (one := await self.in_thread(partial(next, found, None))) is not None:
+            yield one
 
     # --- reading ---
 

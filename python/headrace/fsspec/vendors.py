@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -168,6 +169,12 @@ class LocalFileSystem(HeadraceFileSystem):
 
     def rmdir(self, path: str) -> None:
         os.rmdir(self._strip_protocol(path))
+
+    def _identity(self, folder: str) -> Any:
+        with suppress(OSError):
+            found = os.stat(folder)
+            return found.st_dev, found.st_ino
+        return None
 
     def _entries(self, path: str) -> list[Entry]:
         found = {entry["name"]: entry for entry in super()._entries(path)}
