@@ -344,6 +344,23 @@ def test_pickle_and_json(fs: Any, s3: simulator.Server) -> None:
     assert "not to be seen" not in secret.to_json(include_password=False)
 
 
+@pytest.mark.parametrize("kind", ["s3", "file"])
+def test_a_pickled_file_is_the_version_that_was_open(fs: Any, tmp_path: Path, kind: str) -> None:
+    opened, path = (fs, "b/x") if kind == "s3" else (hr.fs(tmp_path, memory="32MiB"), str(tmp_path / "x"))
+    opened.pipe_file(path, b"0123456789")
+    with opened.open(path, block_size=MIB, cache_type="readahead") as file:
+        file.seek(4)
+        pickled = pickle.dumps(file)
+    with pickle.loads(pickled) as again:
+        assert (again.read(3), again.blocksize, again.cache.name) == (b"456", MIB, "readahead")
+    opened.pipe_file(path, b"9876543210")
+    with pytest.raises(hr.ChangedError, match="x: was written again"):
+        pickle.loads(pickled)
+    opened.rm_file(path)
+    with pytest.raises(hr.NotFoundError):
+        pickle.loads(pickled)
+
+
 def _in_child(fs: Any, file: Any, queue: Any) -> None:
     queue.put((fs.cat_file("b/x"), fs.glob("b/*"), file.read(5), fs.cat_ranges(["b/x"], 1, 3)))
 

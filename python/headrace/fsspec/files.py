@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsspec.spec import AbstractBufferedFile
 
-from headrace.errors import NotFoundError
+from headrace.errors import ChangedError, NotFoundError
 from headrace.fsspec.reading import ReadAhead
 
 if TYPE_CHECKING:
@@ -41,6 +41,27 @@ class ReadFile(AbstractBufferedFile):  # type: ignore[misc]
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def version(self) -> tuple[Any, ...]:
+        """Of the object: the ETag; where a store has none, what else changes with it."""
+        found = self._details
+        return (found["ETag"],) if "ETag" in found else (found["size"], found.get("mtime"))
+
+    def __reduce__(self) -> Any:
+        kind = self.cache.name if self.cache else "none"
+        return _open_again, (self.fs, self.path, self.blocksize, kind, self.loc, self.version())
+
+
+def _open_again(
+    fs: HeadraceFileSystem, path: str, block_size: int, cache_type: str, place: int, version: tuple[Any, ...]
+) -> ReadFile:
+    """A file as it was when it was pickled. ChangedError: the object is another version by now."""
+    file: ReadFile = fs.open(path, "rb", block_size, cache_type=cache_type)
+    if file.version() != version:
+        file.close()
+        raise ChangedError(f"{path}: was written again since the file was opened that is unpickled")
+    file.seek(place)
+    return file
 
 
 class AwaitedFile:
