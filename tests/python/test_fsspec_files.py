@@ -282,6 +282,25 @@ def test_what_was_read_comes_from_the_cache(s3: simulator.Server, tmp_path: Path
     fs.close()
 
 
+@pytest.mark.parametrize("how", ["mapping", "list", "limit"])
+def test_the_cache_is_named_as_a_store_names_it(s3: simulator.Server, tmp_path: Path, how: str) -> None:
+    disk = tmp_path / "cache"
+    cache: Any = {"directory": disk, "limit": "1GB"}
+    cache = {"mapping": cache, "list": [cache], "limit": f"{disk}:1GB"}[how]
+    fs = hr.fs("s3://b", memory="64MiB", endpoint=s3.endpoint, cache=cache)
+    assert hr.fs("s3://b", memory="64MiB", endpoint=s3.endpoint, cache=cache) is fs
+    assert fsspec.AbstractFileSystem.from_json(fs.to_json()) is fs
+    fs.pipe_file("b/x", b"0123456789")
+    assert fs.cat_file("b/x", 2, 5) == b"234"
+    hr.Cache(disk)._native.flush()
+    assert fs.cat_file("b/x", 2, 5) == b"234"
+    (store,) = fs.stores().values()
+    assert store.stats()["cache.hits"] >= 1
+    fs.close()
+    with pytest.raises(hr.InvalidArgumentError, match="cache="):
+        hr.fs("s3://b", memory="64MiB", endpoint=s3.endpoint, cache=7).exists("b/x")
+
+
 def test_the_cache_does_not_hide_another_version(s3: simulator.Server, tmp_path: Path) -> None:
     fs = hr.fs("s3://b", memory="64MiB", endpoint=s3.endpoint, cache=tmp_path / "cache")
     fs.pipe_file("b/x", b"first")

@@ -43,6 +43,7 @@ from headrace.fsspec.threads import THREADS, for_each
 from headrace.fsspec.transactions import Transaction
 from headrace.fsspec.writing import CompressedFile, TextFile, WrittenFile
 from headrace.store.store import Store
+from headrace.store.tiers import CacheChoice
 
 SECRETS = ("secret_key", "secret", "session_token", "token")
 
@@ -76,7 +77,8 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
     coroutines for ``asynchronous=True``; those without block, and take Ctrl-C. Errors are those of Headrace.
     Directories are what the names of objects imply: making one does nothing, an empty one is not there.
 
-    :param cache: directory in which what is read is kept (docs/cache.md); with ``cache_limit``.
+    :param cache: directory in which what is read is kept (docs/cache.md), with ``cache_limit``; or what nodes
+        share, or a list of both.
     :param memory: limit of the bytes under way in each bucket; and, as much again, of what all open files
         together have read ahead.
     :param options: those of ``Store`` (:class:`headrace.StoreOptions`); ``key``, ``secret``, ``token``,
@@ -94,7 +96,7 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         self,
         *,
         memory: int | str = "256MiB",
-        cache: str | os.PathLike[str] | None = None,
+        cache: CacheChoice = None,
         cache_limit: int | str | None = None,
         asynchronous: bool = False,
         loop: Any = None,
@@ -104,7 +106,7 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         super().__init__(asynchronous=asynchronous, loop=loop, batch_size=batch_size)
         known = store_options(options)
         if cache is not None:
-            known["cache"] = os.fspath(cache)
+            known["cache"] = cache
         if cache_limit is not None:
             known["cache_limit"] = cache_limit
         self._is_cached = bool(cache)

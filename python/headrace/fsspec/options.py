@@ -51,5 +51,14 @@ def store_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """With paths as text, which JSON and fsspec's table of instances take."""
-    return {name: os.fspath(v) if isinstance(v, os.PathLike) else v for name, v in options.items()}
+    """With paths as text, which JSON and fsspec's table of instances take; also those in lists and
+    mappings."""
+    return {name: _plain(value) for name, value in options.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return plain(value)
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
