@@ -342,6 +342,14 @@ def test_pickle_and_json(fs: Any, s3: simulator.Server) -> None:
     secret = hr.fs("s3://b", access_key="a", secret_key="not to be seen", endpoint=s3.endpoint)
     assert "not to be seen" in secret.to_json()
     assert "not to be seen" not in secret.to_json(include_password=False)
+    hot = {"url": "s3://hot/cache", "access_key": "a", "secret_key": "unseen"}
+    more = {"proxy": "http://user:unseen@proxy:3128", "cache": [hot]}
+    secret = hr.fs("s3://b", **more, client_kwargs={"endpoint_url": "http://u:unseen@host:1"})
+    assert secret.to_json().count("unseen") == 3
+    found = secret.to_json(include_password=False)
+    assert "unseen" not in found
+    assert "http://***@proxy:3128" in found
+    assert "s3://hot/cache" in found
 
 
 @pytest.mark.parametrize("kind", ["s3", "file"])

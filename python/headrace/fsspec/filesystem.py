@@ -36,7 +36,7 @@ from headrace.fsspec.listing import Entry
 from headrace.fsspec.locations import Location
 from headrace.fsspec.moving import Copied
 from headrace.fsspec.opened import Opened, Stores
-from headrace.fsspec.options import store_options
+from headrace.fsspec.options import shown, store_options
 from headrace.fsspec.ranges import Range, read_ranges
 from headrace.fsspec.reading import BLOCK_BYTES, Room
 from headrace.fsspec.threads import THREADS, for_each
@@ -44,8 +44,6 @@ from headrace.fsspec.transactions import Transaction
 from headrace.fsspec.writing import CompressedFile, TextFile, WrittenFile
 from headrace.store.store import Store
 from headrace.store.tiers import CacheChoice
-
-SECRETS = ("secret_key", "secret", "session_token", "token")
 
 
 def _plain(path: Any) -> Any:
@@ -178,10 +176,7 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
 
     def to_dict(self, *, include_password: bool = True) -> dict[str, Any]:
         found: dict[str, Any] = super().to_dict(include_password=include_password)
-        if not include_password:
-            for name in SECRETS:
-                found.pop(name, None)
-        return found
+        return found if include_password else shown(found)
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """The result of what blocks, without blocking the loop."""

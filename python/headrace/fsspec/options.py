@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.base.secrets import without_secrets
 from headrace.errors import InvalidArgumentError
 
 # s3fs's, gcsfs's and adlfs's where they mean exactly this.
@@ -17,6 +18,7 @@ _S3_NAMES = {
     "endpoint_url": "endpoint",
 }
 _CLIENT_NAMES = {"endpoint_url": "endpoint", "region_name": "region", "verify": "tls_verify"}
+_SECRETS = ("secret_key", "secret", "session_token", "token")
 # fsspec hands these to every file system; they are about what we do not do (keep listings).
 _IGNORED = ("use_listings_cache", "listings_expiry_time", "max_paths")
 
@@ -62,3 +64,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return plain(value)
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def shown(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is secret in them: keys, and passwords in URLs (proxy, endpoint, caches)."""
+    return {name: _shown(value) for name, value in options.items() if name not in _SECRETS}
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return shown(value)
+    if isinstance(value, list | tuple):
+        return [_shown(one) for one in value]
+    return without_secrets(value) if isinstance(value, str) else value
