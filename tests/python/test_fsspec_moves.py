@@ -441,3 +441,48 @@ def test_a_tree_is_read_whatever_its_files_are_called(either: tuple[Any, str]) -
     found = fs.cat([f"{root}/d/a1.txt", f"{root}/none"], on_error="return")
     assert isinstance(found[f"{root}/none"], hr.NotFoundError)
     assert list(fs.cat([f"{root}/d/a1.txt", f"{root}/none"], on_error="omit")) == [f"{root}/d/a1.txt"]
+
+
+def test_a_pattern_deletes_whole_trees_when_that_is_said(fs: Any, tmp_path: Path) -> None:
+    with hr.Store("s3://b") as store:
+        for key in ("d1/", "d1/e/", "d1/x", "d2/", "d2/e/", "keep/", "d3", "d3/x"):
+            store.put(key, b"")
+    fs.rm("b/d*")  # files
+    assert keys() == ["d1/", "d1/e/", "d1/x", "d2/", "d2/e/", "d3/x", "keep/"]
+    fs.rm("b/d*", recursive=True)
+    assert keys() == ["keep/"]
+    with pytest.raises(hr.NotFoundError, match="nothing matches"):
+        fs.rm("b/d*", recursive=True)
+    local = hr.fs(tmp_path, memory="32MiB")
+    for name in ("d1/e/f", "d2", "keep"):
+        (tmp_path / "t" / name).mkdir(parents=True)
+    (tmp_path / "t" / "d1" / "x").write_text("x")
+    (tmp_path / "t" / "d3").write_text("x")
+    (tmp_path / "t" / "d4").symlink_to("keep")
+    (tmp_path / "t" / "keep" / "x").write_text("x")
+    local.rm(f"{tmp_path}/t/d*", recursive=True)
+    assert sorted(shapes(tmp_path / "t")) == ["keep", "keep/x"]
+    (tmp_path / "t" / "d" / "e").mkdir(parents=True)
+    local.rm([f"{tmp_path}/t/d", f"{tmp_path}/t/d/e"], recursive=True)
+    (tmp_path / "t" / "e" / "f").mkdir(parents=True)
+    local.rm(f"{tmp_path}/t/**", recursive=True)
+    assert shapes(tmp_path / "t") == {}
+    local.close()
+
+
+def test_a_local_directory_is_deleted_when_that_is_said(tmp_path: Path) -> None:
+    local = hr.fs(tmp_path, memory="32MiB")
+    for name in ("empty", "full"):
+        (tmp_path / "t" / name).mkdir(parents=True)
+    (tmp_path / "t" / "full" / "x").write_text("x")
+    (tmp_path / "t" / "y").write_text("y")
+    for name in ("empty", "full"):
+        with pytest.raises(hr.InvalidArgumentError, match="recursive=True deletes it"):
+            local.rm([f"{tmp_path}/t/y", f"{tmp_path}/t/{name}"])
+    assert sorted(shapes(tmp_path / "t")) == ["empty", "full", "full/x", "y"]
+    (tmp_path / "link").symlink_to("t")
+    local.rm(f"{tmp_path}/link")
+    (tmp_path / "link").symlink_to("t")
+    local.rm(f"{tmp_path}/link", recursive=True)
+    assert sorted(shapes(tmp_path)) == ["t", "t/empty", "t/full", "t/full/x", "t/y"]
+    local.close()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from pathlib import PurePath
 
 from headrace import _native
 
@@ -37,6 +38,15 @@ def _below(folder: str, depth: int, above: tuple[tuple[int, int], ...]) -> Itera
     for one in inside(folder):
         yield one
         yield from _below(one, depth - 1, (*above, here))
+
+
+def outermost(paths: Iterable[str]) -> list[str]:
+    """Those that lie in none of the others, each once."""
+    found: dict[str, None] = {}
+    for one in sorted(paths):
+        if not any(str(above) in found for above in PurePath(one).parents):
+            found[one] = None
+    return list(found)
 
 
 def drop_empty(folder: str) -> None:

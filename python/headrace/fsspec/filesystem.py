@@ -738,13 +738,27 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
                 raise failures[0][1]
 
     def _to_delete(self, path: str, recursive: bool, maxdepth: int | None) -> Iterable[str]:
-        if maxdepth is not None or self.is_pattern(path):
+        if maxdepth is not None:
             found = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
             return [p for p in found if self.isfile(p)]
+        if not self.is_pattern(path):
+            return self._tree(path) if recursive else [path]
+        matches = self._matches(path)
         if not recursive:
-            return [path]
+            return [name for name, entry in matches.items() if entry["type"] == "file"]
+        return [one for tree in for_each(self._tree, matches) for one in tree]
+
+    def _matches(self, pattern: str) -> dict[str, Entry]:
+        """What a pattern names. NotFoundError: nothing."""
+        found: dict[str, Entry] = self.glob(pattern, detail=True)
+        if not found:
+            raise NotFoundError(f"{pattern}: nothing matches")
+        return found
+
+    def _tree(self, path: str) -> list[str]:
+        """Objects of that name and below it, with those that stand for directories, which find() leaves
+        out."""
         opened, place = self._open_at(path)
-        # With the objects that stand for directories, which find() leaves out.
         keys = [place.front + info.key for info in opened.store.list(listing.as_prefix(place.key))]
         if place.key and opened.store.exists(place.key):
             keys.append(path)

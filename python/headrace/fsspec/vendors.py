@@ -247,14 +247,28 @@ class LocalFileSystem(HeadraceFileSystem):
         directories.drop_empty(self._strip_protocol(path))
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None, **options: Any) -> None:
+        """Deletes files and, with ``recursive``, directories; of a link the link. InvalidArgumentError: a
+        directory, and not ``recursive``."""
         paths = self._strip_protocol(path if isinstance(path, list) else [path])
-        trees = [one for one in paths if recursive and maxdepth is None and os.path.isdir(one)]
-        for tree in trees:
-            shutil.rmtree(tree)
-            self.forget_below(tree)
-        rest = [one for one in paths if one not in trees]
-        if rest:
-            super().rm(rest, recursive=recursive, maxdepth=maxdepth, **options)
+        if not recursive:
+            for one in paths:
+                if os.path.isdir(one) and not os.path.islink(one):
+                    raise InvalidArgumentError(f"{one}: a directory; recursive=True deletes it")
+        elif maxdepth is None:
+            named = [
+                found for one in paths for found in (self._matches(one) if self.is_pattern(one) else [one])
+            ]
+            paths = []
+            for one in directories.outermost(named):
+                if os.path.islink(one):
+                    super().rm(one)
+                elif os.path.isdir(one):
+                    shutil.rmtree(one)
+                    self.forget_below(one)
+                else:
+                    paths.append(one)
+        if paths:
+            super().rm(paths, recursive=recursive, maxdepth=maxdepth, **options)
 
 
 CLASSES = (
