@@ -669,3 +669,38 @@ def test_signed_urls(fs: Any, tmp_path: Path) -> None:
     assert fs.cat_file("b/y") == b"put"
     with pytest.raises(hr.UnsupportedError, match="presigned"):
         hr.fs("/").sign(str(tmp_path / "x"))
+
+
+def test_fetching_makes_the_directory(fs: Any, tmp_path: Path) -> None:
+    fs.pipe_file("b/x", b"1")
+    fs.get_file("b/x", tmp_path / "new" / "deep" / "x")
+    assert (tmp_path / "new" / "deep" / "x").read_bytes() == b"1"
+    with pytest.raises(FileNotFoundError):
+        fs.get_file("b/none", tmp_path / "other" / "x")
+    assert not (tmp_path / "other").exists()
+
+
+def test_modes_that_do_not_exist_are_refused(fs: Any, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"1")
+    for call in (
+        lambda mode: fs.pipe_file("b/x", b"1", mode=mode),
+        lambda mode: fs.put_file(tmp_path / "x", "b/x", mode=mode),
+    ):
+        with pytest.raises(hr.InvalidArgumentError, match="expected"):
+            call("creat")
+    assert not fs.exists("b/x")
+    for mode in ("wbt", "rtb"):
+        with pytest.raises(hr.InvalidArgumentError, match="bytes and of text"):
+            fs.open("b/x", mode)
+    for mode in ("r+b", "ba", "w+"):
+        with pytest.raises(hr.UnsupportedError, match="mode"):
+            fs.open("b/x", mode)
+
+
+def test_the_letters_of_a_mode_come_in_any_order(fs: Any) -> None:
+    for write, read in (("bw", "br"), ("tw", "tr"), ("w", "r")):
+        content: Any = b"1\n" if "b" in write else "1\n"
+        with fs.open("b/x", write) as file:
+            file.write(content)
+        with fs.open("b/x", read) as file:
+            assert file.read() == content

@@ -51,6 +51,11 @@ def _plain(path: Any) -> Any:
     return [stringify_path(one) for one in path] if isinstance(path, list | tuple) else stringify_path(path)
 
 
+def _check_writing(mode: str) -> None:
+    if mode not in ("overwrite", "create"):
+        raise InvalidArgumentError(f'mode={mode!r}: expected "overwrite" or "create"')
+
+
 def _coroutine(name: str) -> Any:
     async def call(self: HeadraceFileSystem, *arguments: Any, **options: Any) -> Any:
         return await self.in_thread(lambda: getattr(self, name)(*arguments, **options))
@@ -537,26 +542,31 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
     def get_file(
         self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **_: Any
     ) -> None:
-        """Copies an object to a local file, which gets its name when all of it is there."""
-        if outfile is not None or hasattr(lpath, "write"):
-            self._get_into(rpath, outfile if outfile is not None else lpath, callback)
-            return
-        if self.isdir(rpath):
+        """Copies an object to a local file, which gets its name when all of it is there; makes the directory
+        that it lies in."""
+        is_open = outfile is not None or hasattr(lpath, "write")
+        if not is_open and self.isdir(rpath):
             os.makedirs(lpath, exist_ok=True)
             return
-        with new_file(lpath) as file:
-            self._get_into(rpath, file, callback)
-
-    def _get_into(self, rpath: str, file: Any, callback: Any) -> None:
         with self.open(rpath, "rb") as source:
-            callback.set_size(source.size)
-            while data := source.read(BLOCK_BYTES):
-                file.write(data)
-                callback.relative_update(len(data))
+            if is_open:
+                self._get_into(source, outfile if outfile is not None else lpath, callback)
+                return
+            os.makedirs(os.path.dirname(lpath) or ".", exist_ok=True)
+            with new_file(lpath) as file:
+                self._get_into(source, file, callback)
+
+    def _get_into(self, source: Any, file: Any, callback: Any) -> None:
+        callback.set_size(source.size)
+        while data := source.read(BLOCK_BYTES):
+            file.write(data)
+            callback.relative_update(len(data))
 
     # --- writing ---
 
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **_: Any) -> None:
+        """Writes an object. ``mode="create"``: FileExistsError when there is one."""
+        _check_writing(mode)
         if self._intrans:
             with self.open(path, "xb" if mode == "create" else "wb") as file:
                 file.write(value)
@@ -566,7 +576,9 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
     def put_file(
         self, lpath: Any, rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **_: Any
     ) -> None:
-        """Copies a local file to an object; large ones as a multipart upload."""
+        """Copies a local file to an object; large ones as a multipart upload. ``mode`` as of
+        :meth:`pipe_file`."""
+        _check_writing(mode)
         if os.path.isdir(lpath):
             self.makedirs(rpath, exist_ok=True)
             return
@@ -799,6 +811,10 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         :param str cache_type: ``"headrace"`` or a name of fsspec's caches.
         :param cache_options: of that cache; ``{"ranges": [(begin, end), ...]}``: what will be read, in order.
         """
+        if "b" in mode and "t" in mode:
+            raise InvalidArgumentError(f"{path}: mode {mode!r} is of bytes and of text")
+        if "b" in mode:  # "br" is "rb"
+            mode = mode.replace("b", "") + "b"
         if "r" in mode:
             return super().open(path, mode, block_size, cache_options, compression, **options)
         path = self._strip_protocol(stringify_path(path))
