@@ -167,6 +167,7 @@ int mkdirat(int directory, const char* path, mode_t mode) noexcept {
 }
 int linkat(int from, const char* path, int directory, const char* name, int flags) noexcept {
   if (control()->no_links.load() != 0 && is_below_root(directory)) {
+    control()->given_count.fetch_add(1, std::memory_order_relaxed);
     errno = EPERM;
     return -1;
   }

@@ -11,7 +11,8 @@
 
 namespace headrace {
 
-/// Shares are of 1,000 calls. All zeros: no faults.
+/// Shares are of 1,000 calls. All zeros: no faults. tests/python/test_cache_disk_faults.py writes
+/// it.
 struct DiskFaults {
   std::atomic<std::uint32_t> read_eio;
   std::atomic<std::uint32_t> write_eio;

@@ -26,8 +26,17 @@ EPOCHS = 4
 SAMPLES = 2000
 
 # tests/cache/disk_faults.h: shares of 1,000 calls, the clock, how many faults there were.
-FIELDS = ("read_eio", "write_eio", "no_space", "short_count", "is_read_only", "no_tmpfile", "clock")
-CONTROL = struct.Struct("=6IqQ")
+FIELDS = (
+    "read_eio",
+    "write_eio",
+    "no_space",
+    "short_count",
+    "is_read_only",
+    "no_tmpfile",
+    "no_links",
+    "clock",
+)
+CONTROL = struct.Struct("=7I4xqQ")
 
 WEATHERS = {
     "full": {"no_space": 1000},
