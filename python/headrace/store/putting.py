@@ -48,7 +48,10 @@ class _Source:
         after = os.fstat(self._file.fileno())
         is_same = (after.st_size, after.st_mtime_ns) == (self._before.st_size, self._before.st_mtime_ns)
         if not is_same or (self.size and self._count != self.size):
-            raise ChangedError(f"{self._path}: was written while it was read; nothing was stored")
+            raise ChangedError(
+                f"{self._path}: was written while it was read, or has not the {self.size} bytes that it "
+                "says; nothing was stored"
+            )
 
 
 def put_file(
