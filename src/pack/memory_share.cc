@@ -71,16 +71,18 @@ Result<MemoryShare> share_memory(const PackPlan& plan, std::uint64_t memory_byte
   std::uint64_t needed = whole_bytes(plan, usual);
   const auto most =
       static_cast<std::uint32_t>(std::clamp<std::uint64_t>(plan.shards.size(), 1, most_workers));
+  const auto is_taken = [&](std::uint64_t part_bytes) {
+    return is_whole || largest <= part_bytes || part_bytes >= least_part;
+  };
   for (std::uint32_t workers = most; workers >= 1; --workers) {
     MemoryShare share = divide(memory_bytes, workers);
-    const bool is_good_part = share.part_bytes >= std::max(kGoodPartBytes, least_part);
-    const bool is_taken = largest <= share.part_bytes || share.part_bytes >= least_part;
+    const bool is_good_part = workers == 1 || share.part_bytes >= kGoodPartBytes;
     if (needed + share.read_bytes <= share.share_bytes && usual <= most_whole) {
       share.part_bytes = std::max(share.part_bytes, usual);
-      if (is_whole || largest <= share.part_bytes || share.part_bytes >= least_part) return share;
+      if (is_taken(share.part_bytes)) return share;
     }
     if (workers > wanted_workers) continue;
-    if (!is_whole && (is_good_part || (workers == 1 && is_taken))) return share;
+    if (!is_whole && is_good_part && is_taken(share.part_bytes)) return share;
   }
   // In parts no less than the target takes, where that is less than a shard.
   if (!is_whole) needed = std::min(needed, least_part / 4 * 5);
