@@ -10,6 +10,7 @@
 //   says that there is one.
 #include "auth/azure_settings.h"
 
+#include "auth/looked_at.h"
 #include "base/list_item.h"
 #include "http/fields.h"
 #include "http/uri.h"
@@ -212,13 +213,9 @@ bool is_true(std::string_view value) noexcept { return value == "true" || value 
 }  // namespace
 
 Status AzureSettings::missing_credentials() const {
-  std::string message =
-      "no credentials found for the Azure storage account " + account + ". Looked at: ";
-  for (std::size_t i = 0; i < searched.size(); ++i) message += (i > 0 ? "; " : "") + searched[i];
-  return Status(Code::kDenied,
-                message +
-                    ". Set them, or for a public container use --anonymous (anonymous=True in "
-                    "Python)");
+  return nothing_found(
+      "no credentials found for the Azure storage account " + account, searched,
+      "Set them, or for a public container use --anonymous (anonymous=True in Python)");
 }
 
 std::string_view azure_account_of_host(std::string_view host) noexcept {

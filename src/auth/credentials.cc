@@ -12,6 +12,7 @@
 #include <iterator>
 
 #include "auth/aws_fetch.h"
+#include "auth/looked_at.h"
 #include "http/fields.h"
 
 namespace headrace::auth {
@@ -190,11 +191,9 @@ std::string AwsSettings::explain() const {
 }
 
 Status AwsSettings::missing_credentials() const {
-  std::string message = "no credentials found. Looked at: ";
-  for (std::size_t i = 0; i < searched.size(); ++i) message += (i > 0 ? "; " : "") + searched[i];
-  return Status(
-      Code::kDenied,
-      message + ". Set them, or for a public bucket use --anonymous (anonymous=True in Python)");
+  return nothing_found(
+      "no credentials found", searched,
+      "Set them, or for a public bucket use --anonymous (anonymous=True in Python)");
 }
 
 FileReader local_file_reader() {

@@ -12,6 +12,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "auth/looked_at.h"
+
 namespace headrace::auth {
 namespace {
 
@@ -292,12 +294,9 @@ std::string GoogleSettings::explain() const {
 }
 
 Status GoogleSettings::missing_credentials() const {
-  std::string message = "no Google credentials found. Looked at: ";
-  for (std::size_t i = 0; i < searched.size(); ++i) message += (i > 0 ? "; " : "") + searched[i];
-  return Status(Code::kDenied,
-                message +
-                    ". Run \"gcloud auth application-default login\", or for a public bucket use "
-                    "--anonymous (anonymous=True in Python)");
+  return nothing_found("no Google credentials found", searched,
+                       "Run \"gcloud auth application-default login\", or for a public bucket use "
+                       "--anonymous (anonymous=True in Python)");
 }
 
 }  // namespace headrace::auth
