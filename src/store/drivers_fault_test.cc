@@ -464,6 +464,7 @@ TEST_F(SlowCopyTest, OneThatIsStoppedLeavesNoUpload) {
   });
   const auto moved =
       open_hasty()->set_storage_class("key", "STANDARD_IA", {.stop = stop.get_token()});
+  server_->stop();  // A script may only begin now, and uses what ends with this function.
   EXPECT_EQ(moved.error().code(), Code::kCancelled);
   EXPECT_EQ(aborts, 1);
 }

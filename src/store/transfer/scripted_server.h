@@ -90,6 +90,20 @@ class ScriptedServer {
   std::thread acceptor_;  // joined by stop()
 };
 
+/// A port of loopback that refuses connections, and that nobody else gets meanwhile.
+class DeafPort {
+ public:
+  DeafPort();
+  ~DeafPort();
+  DeafPort(const DeafPort&) = delete;
+  DeafPort& operator=(const DeafPort&) = delete;
+  std::uint16_t port() const { return port_; }
+
+ private:
+  const int fd_;
+  const std::uint16_t port_;
+};
+
 /// Unsigned requests, path-style, and HTTP status alone decides.
 class FakeProtocol final : public HttpProtocol {
  public:

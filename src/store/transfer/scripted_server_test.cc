@@ -14,6 +14,20 @@
 #include <charconv>
 
 namespace headrace::transfer {
+namespace {
+
+/// Gives the socket a free port of 127.0.0.1.
+std::uint16_t bind_to_loopback(int fd) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  socklen_t size_bytes = sizeof(address);
+  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size_bytes), 0);
+  return ntohs(address.sin_port);
+}
+
+}  // namespace
 
 void Peer::send(std::string_view bytes) {
   while (is_open_ && !bytes.empty()) {
@@ -50,6 +64,11 @@ void Peer::wait_for_client_to_leave(std::size_t most_bytes) {
   is_open_ = false;
 }
 
+DeafPort::DeafPort()
+    : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), port_(bind_to_loopback(fd_)) {}
+
+DeafPort::~DeafPort() { ::close(fd_); }
+
 ScriptedServer::ScriptedServer(Script script, std::uint64_t object_bytes, SSL_CTX* tls)
     : script_(std::move(script)), object_bytes_(object_bytes), tls_(tls) {
   listen_fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -57,14 +76,8 @@ ScriptedServer::ScriptedServer(Script script, std::uint64_t object_bytes, SSL_CT
   const int window_bytes = 256 << 10;
   EXPECT_EQ(::setsockopt(listen_fd_, SOL_SOCKET, SO_RCVBUF, &window_bytes, sizeof(window_bytes)),
             0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::bind(listen_fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  port_ = bind_to_loopback(listen_fd_);
   EXPECT_EQ(::listen(listen_fd_, 64), 0);
-  socklen_t size_bytes = sizeof(address);
-  EXPECT_EQ(::getsockname(listen_fd_, reinterpret_cast<sockaddr*>(&address), &size_bytes), 0);
-  port_ = ntohs(address.sin_port);
   acceptor_ = std::thread([this] { accept_loop(); });
 }
 

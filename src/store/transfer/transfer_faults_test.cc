@@ -18,6 +18,7 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::MatchesRegex;
+using transfer::DeafPort;
 
 class TransferFaultTest : public TransferTest {};
 
@@ -376,28 +377,21 @@ TEST_P(TransferFaultTest, ConnectionThatTheServerClosedWhileIdleIsNotUsed) {
 
 TEST_P(TransferFaultTest, RefusedConnectIsReported) {
   options_.max_attempts = 2;
-  std::uint16_t port = 0;
-  {
-    const ScriptedServer gone;
-    port = gone.port();
-  }
-  start_engine(port);
+  const DeafPort deaf;
+  start_engine(deaf.port());
   const Completion completion = transfer(get(0, 10));
   EXPECT_EQ(completion.status.code(), Code::kUnavailable);
-  EXPECT_THAT(text(completion.status.message()),
-              HasSubstr("connect to 127.0.0.1:" + std::to_string(port) + ": connection refused"));
+  EXPECT_THAT(
+      text(completion.status.message()),
+      HasSubstr("connect to 127.0.0.1:" + std::to_string(deaf.port()) + ": connection refused"));
   EXPECT_GE(metric("store.connect_failures"), 2);
 }
 
 TEST_P(TransferFaultTest, AServerOutOfReachIsToldWhileItIsTried) {
   LogCapture log(LogLevel::kWarning);
-  std::uint16_t port = 0;
-  {
-    const ScriptedServer gone;
-    port = gone.port();
-  }
+  const DeafPort deaf;
   options_.url = "fake://store";
-  start_engine(port);
+  start_engine(deaf.port());
   Request request = get(0, 10);
   ASSERT_EQ(handle_->submit({&request, 1}), 1U);
   std::vector<std::string> lines;
@@ -406,7 +400,7 @@ TEST_P(TransferFaultTest, AServerOutOfReachIsToldWhileItIsTried) {
     process_log().take([&](const LogLine& line) { lines.push_back(line.text); });
   }
   EXPECT_THAT(lines[0], MatchesRegex("1 request to fake://store found no server so far, .*: "
-                                     "connection refused, attempt 5 of 10, [0-9]+ ms"));
+                                     "connection refused, attempt [2-9] of 10, [0-9]+ ms"));
   Completion completion;
   EXPECT_EQ(handle_->wait({&completion, 1}, system_clock().now()), 0U);
 }
