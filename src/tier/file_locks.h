@@ -2,8 +2,9 @@
 /// \file
 /// Locks on bytes of one file, between processes. The kernel gives them up when their process dies.
 ///
-/// They are open-file-description locks (fcntl(2)): threads of a process, and what it forks, share
-/// them, so whoever uses them keeps its own threads apart.
+/// They are open-file-description locks (fcntl(2)): threads of a process share them, so whoever
+/// uses them keeps its own threads apart. What the process forks would, too, and keep them when it
+/// is gone: a child of fork() has /dev/null in the place of each file.
 ///
 /// Threads: any.
 #include <fcntl.h>
@@ -19,6 +20,24 @@
 #include "headrace/status.h"
 
 namespace headrace::tier {
+
+/// A file that children of fork() do not have.
+class UnforkedFd {
+ public:
+  UnforkedFd() = default;
+  explicit UnforkedFd(Fd fd);
+  UnforkedFd(UnforkedFd&&) noexcept = default;
+  UnforkedFd& operator=(UnforkedFd&& o) noexcept {
+    UnforkedFd dying(std::move(*this));
+    fd_ = std::move(o.fd_);
+    return *this;
+  }
+  ~UnforkedFd();
+  int get() const noexcept { return fd_.get(); }
+
+ private:
+  Fd fd_;
+};
 
 class FileLocks {
  public:
@@ -66,7 +85,7 @@ class FileLocks {
     return ::fcntl(file_.get(), command, &lock);
   }
 
-  Fd file_;
+  UnforkedFd file_;
 };
 
 }  // namespace headrace::tier

@@ -48,6 +48,26 @@ std::optional<std::vector<PlanEntry>> read_plan(int file) {
   return entries;
 }
 
+/// Deletes the plans of the dead, and calls `visit(file, is_unfinished)` for each of the living.
+template <class Visit>
+void visit_living(int directory, Visit visit) {
+  // What cannot be read tells nothing; eviction goes on without it.
+  static_cast<void>(visit_names(directory, [&](const char* path) {
+    const std::string_view name = path;
+    const bool is_new = name.starts_with(kUnfinished);
+    if (!is_new && !name.starts_with(kPrefix)) return;
+    Fd file(::openat(directory, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (!file) return;
+    const FileLocks locks(std::move(file));
+    const auto is_dead = locks.try_lock(kLiveByte);
+    if (is_dead && *is_dead) {
+      ::unlinkat(directory, path, 0);
+    } else {
+      visit(locks, is_new);
+    }
+  }));
+}
+
 }  // namespace
 
 Result<std::shared_ptr<OwnPlan>> OwnPlan::publish(int directory, std::vector<PlanEntry> entries) {
@@ -57,6 +77,8 @@ Result<std::shared_ptr<OwnPlan>> OwnPlan::publish(int directory, std::vector<Pla
   const std::uint64_t count = entries.size();
   std::memcpy(head.data(), kMagic.data(), kMagic.size());
   std::memcpy(head.data() + kMagic.size(), &count, sizeof(count));
+  // Where nothing is evicted, nobody else looks for those of the dead.
+  visit_living(directory, [](const FileLocks&, bool) {});
   // Whoever looks between its making and its lock takes it for one of the dead, and deletes it.
   constexpr int kTries = 3;
   int error = 0;
@@ -103,22 +125,10 @@ void OwnPlan::note_read(const ExtentName& range) noexcept {
 
 void PlanBoard::look(int directory) {
   plans_.clear();
-  // What cannot be read tells nothing; eviction goes on without it.
-  static_cast<void>(visit_names(directory, [&](const char* path) {
-    const std::string_view name = path;
-    const bool is_new = name.starts_with(kUnfinished);
-    if (!is_new && !name.starts_with(kPrefix)) return;
-    Fd file(::openat(directory, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-    if (!file) return;
-    const int descriptor = file.get();
-    const FileLocks locks(std::move(file));
-    const auto is_dead = locks.try_lock(kLiveByte);
-    if (is_dead && *is_dead) {
-      ::unlinkat(directory, path, 0);
-    } else if (auto plan = read_plan(descriptor); plan && !is_new) {
-      plans_.push_back(*std::move(plan));
-    }
-  }));
+  visit_living(directory, [&](const FileLocks& file, bool is_unfinished) {
+    if (is_unfinished) return;
+    if (auto plan = read_plan(file.file())) plans_.push_back(*std::move(plan));
+  });
 }
 
 std::optional<std::uint32_t> PlanBoard::next_need(const ExtentName& extent) const noexcept {

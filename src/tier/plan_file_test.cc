@@ -38,6 +38,17 @@ class Plans : public ::testing::Test {
                       std::filesystem::directory_iterator()));
   }
 
+  /// The plan of a process that was killed.
+  void leave_dead() {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const auto plan = OwnPlan::publish(fd_.get(), {{{{7, 7}, 0, 100}, 3, 15}});
+      ::kill(::getpid(), SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+  }
+
   TemporaryDirectory directory_;
   Fd fd_{::open(directory_.path().c_str(), O_RDONLY | O_DIRECTORY)};
 };
@@ -94,16 +105,18 @@ TEST_F(Plans, GoWithTheirReader) {
 }
 
 TEST_F(Plans, OfTheDeadAreDeleted) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const auto plan = OwnPlan::publish(fd_.get(), {{{kObject, 0, 100}, 3, 15}});
-    ::kill(::getpid(), SIGKILL);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  leave_dead();
   EXPECT_EQ(file_count(), 1U);
   EXPECT_EQ(need({kObject, 0, 100}), std::nullopt);
   EXPECT_EQ(file_count(), 0U);
+}
+
+TEST_F(Plans, OfTheDeadAreDeletedByTheNextReader) {
+  for (int i = 0; i < 3; ++i) leave_dead();
+  EXPECT_EQ(file_count(), 1U);
+  const auto plan = publish({{{kObject, 0, 100}, 7, 40}});
+  EXPECT_EQ(file_count(), 1U);
+  EXPECT_EQ(need({kObject, 0, 100}), 7U);
 }
 
 TEST_F(Plans, FilesThatAreNoneAreLeftOutOfIt) {
