@@ -221,7 +221,7 @@ TEST(ListedModel, ErrorsOfTheStoreEndARunInsteadOfHangingIt) {
   }
 }
 
-/// A dataset of 64 blocks of 64 KiB, and a loader over a list of it.
+/// A dataset of 64 blocks (of 64 samples and 128 KiB), and a loader over a list of it.
 struct PlainRun {
   PlainRun(Ids ids, std::uint64_t memory_bytes, std::uint32_t text_bytes = 2000) {
     FakeSpec spec;
@@ -240,6 +240,7 @@ struct PlainRun {
   }
   /// Bytes fetched for an epoch.
   double drain() {
+    EXPECT_TRUE(loader->start_epoch().ok());
     const double before = value_of(*loader, "store.received_bytes");
     while (true) {
       auto batch = loader->next(soon());
@@ -268,6 +269,17 @@ TEST(ListedFetch, TakesEachByteOnceWhenMemorySuffices) {
     shuffle(random, ids, width);
     PlainRun run(ids, 32 * kMiB);
     EXPECT_LE(run.drain(), 1.02 * static_cast<double>(run.dataset->stored_bytes())) << width;
+  }
+}
+
+TEST(ListedFetch, TakesNothingOfWhatTheEpochBeforeHasLeft) {
+  Random random(test_seed());
+  for (const std::uint64_t width : {std::uint64_t{1}, kAll}) {
+    Ids ids = in_order(kAll);
+    shuffle(random, ids, width);
+    PlainRun run(ids, 32 * kMiB);
+    run.drain();
+    for (int epoch = 1; epoch < 3; ++epoch) EXPECT_EQ(run.drain(), 0) << width;
   }
 }
 

@@ -90,10 +90,14 @@ class LoaderImpl final : public Loader {
                          .clock = &clock_,
                          .sizes = start.sizes,
                          .workspace_bytes = shares_.workspace_bytes});
+    kept_ = std::make_unique<KeptBlocks>(*dataset_, *fetcher_);
     pipeline_ = std::make_unique<Pipeline>(
         FeedParts{.dataset = dataset_,
                   .waker = waker_,
                   .fetcher = fetcher_.get(),
+                  .kept = kept_.get(),
+                  .keeps_blocks = !store->wants_foresight(),
+                  .spared_reads = &spared_reads_,
                   .channel = &channel_,
                   .clock = &clock_,
                   .selection = selection_,
@@ -173,7 +177,10 @@ class LoaderImpl final : public Loader {
   /// Batches of this rank in a plan: one less than the plan's when its share of an uneven last
   /// batch is empty.
   static std::uint64_t own_batches(const BatchPlan& plan);
-  static Run run_of(const Planned& planned, std::uint64_t batches_before);
+  Run run_of(const Planned& planned, std::uint64_t batches_before) const;
+  bool is_last(const Planned& planned) const noexcept {
+    return options_.epoch_count > 0 && planned.epoch + 1 >= options_.epoch_count;
+  }
   /// The plan of the next epoch where it is known that it will be taken, and worth reading ahead.
   std::optional<Planned> plan_following(const OrderSource& source, const Planned& planned,
                                         const std::stop_token& stop) const;
@@ -207,6 +214,7 @@ class LoaderImpl final : public Loader {
   std::atomic<bool> shares_batches_{false};            // Of share_batches(), and the next, too.
   std::atomic<std::uint32_t> ready_batches_{shares_.ready_batches};
   std::unique_ptr<Fetcher> fetcher_;
+  std::unique_ptr<KeptBlocks> kept_;
   std::unique_ptr<ThreadPool> workers_;
   std::unique_ptr<Pipeline> pipeline_;
   std::thread thread_;
@@ -234,6 +242,7 @@ class LoaderImpl final : public Loader {
   Counter batches_;
   Counter samples_;
   Counter replaced_samples_;
+  Counter spared_reads_;
   Counter delivered_bytes_;
   Counter first_batch_us_;
   Counter waited_us_;
@@ -267,6 +276,7 @@ void LoaderImpl::feed() {
   // that workers finish, and workers use the fetcher. What next() left behind dies with the
   // channel.
   pipeline_.reset();
+  kept_.reset();
   workers_.reset();
   fetcher_->shut_down();
 }
@@ -300,11 +310,13 @@ std::uint64_t LoaderImpl::own_batches(const BatchPlan& plan) {
   return count > 0 && plan.slots(count - 1).count == 0 ? count - 1 : count;
 }
 
-Run LoaderImpl::run_of(const Planned& planned, std::uint64_t batches_before) {
+Run LoaderImpl::run_of(const Planned& planned, std::uint64_t batches_before) const {
   return {.order = planned.order,
           .plan = planned.plan,
           .batch_count = own_batches(planned.plan),
-          .batches_before = batches_before};
+          .batches_before = batches_before,
+          .is_one_of_more = options_.epoch_count > 1,
+          .is_last = is_last(planned)};
 }
 
 std::optional<LoaderImpl::Planned> LoaderImpl::plan_following(const OrderSource& source,
@@ -345,12 +357,12 @@ Status LoaderImpl::start_epoch(const std::stop_token& stop) {
   std::optional<Run> run;
   if (planned.order != nullptr) run = run_of(planned, from.batches);
   if (run && following) run->following = std::make_shared<const Run>(run_of(*following, 0));
-  const bool is_last = options_.epoch_count > 0 && planned.epoch + 1 >= options_.epoch_count;
+  const bool is_last_epoch = is_last(planned);
   using Next = DecodedValues::Next;
-  const Next next = is_last ? Next::kNone : Next::kOne;
+  const Next next = is_last_epoch ? Next::kNone : Next::kOne;
   selection_->values->begin_epoch(options_.epoch_count > 0 ? next : Next::kUnknown);
   forecast_->begin(
-      {.source = source, .order = planned.order, .plan = planned.plan, .is_last = is_last});
+      {.source = source, .order = planned.order, .plan = planned.plan, .is_last = is_last_epoch});
   {
     MutexLock lock(mutex_);
     planned_ = std::move(planned);
@@ -693,6 +705,7 @@ MetricList LoaderImpl::stats() const {
   append_counter(list, "loader.samples", "samples", samples_.value());
   append_counter(list, "loader.replaced_samples", "samples", replaced_samples_.value());
   append_counter(list, "loader.bad_samples", "events", stand_ins_.found_count());
+  append_counter(list, "loader.spared_reads", "reads", spared_reads_.value());
   append_gauge(list, "loader.broken_shards", "shards",
                static_cast<double>(dataset_->broken_shards().size()));
   append_counter(list, "loader.delivered_bytes", "bytes", delivered_bytes_.value());

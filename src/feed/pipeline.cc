@@ -54,6 +54,7 @@ void Pipeline::begin(std::optional<Run> run, std::uint64_t generation) {
     following->read_ahead.take_over();
     stages_ = std::move(following);
   } else if (run) {
+    if (parts_.kept->has_all()) run->is_read_before = true;
     stages_ = make_stages(*std::move(run));
   }
 }
@@ -62,7 +63,7 @@ std::unique_ptr<Pipeline::Stages> Pipeline::take_following(const std::optional<R
   if (stages_) stages_->read_ahead.set_behind(nullptr);
   std::unique_ptr<Stages> following = std::move(following_);
   const bool is_it = following && next && following->run.order == next->order &&
-                     !following->read_ahead.is_given_up() && following->read_ahead.held_bytes() > 0;
+                     !following->read_ahead.is_given_up() && following->read_ahead.holds_any();
   if (!is_it) following.reset();
   return following;
 }
@@ -83,7 +84,7 @@ void Pipeline::read_on() {
     stages_->following.reset();  // There is not the memory for it.
     return;
   }
-  following_->read_ahead.read_behind(current.held_bytes());
+  following_->read_ahead.read_behind(current);
   following_->read_ahead.plan();
   following_->read_ahead.admit();
 }
@@ -93,6 +94,8 @@ std::unique_ptr<Pipeline::Stages> Pipeline::make_stages(Run run) {
   std::unique_ptr<Residency> residency;
   const std::uint64_t window_bytes = parts_.shares.window_bytes;
   WindowShares shares{.first_bytes = window_bytes, .window_bytes = window_bytes};
+  const std::uint64_t dataset_bytes = parts_.sizes.charged_bytes(dataset);
+  const bool has_room_for_all = dataset_bytes <= window_bytes;
   if (const LaneOrder* lanes = run.order->lanes()) {
     const auto own = static_cast<std::uint32_t>(lanes->own_lanes(run.plan).size());
     const std::uint64_t window = largest_window_bytes(dataset, *run.order, parts_.sizes);
@@ -104,16 +107,24 @@ std::unique_ptr<Pipeline::Stages> Pipeline::make_stages(Run run) {
     parts_.wanted_memory_bytes->store(
         is_slow ? enough_memory_bytes(parts_.shares.needs, window, own) : 0,
         std::memory_order_relaxed);
-    residency =
-        std::make_unique<LaneTable>(std::shared_ptr<const LaneOrder>(run.order, lanes), dataset,
-                                    run.plan, shares.dense_lanes, parts_.sizes, *parts_.stand_ins);
+    // A block that lanes share is kept only if one of them reads all of it.
+    const bool is_all_ours = run.plan.world_size == 1 && run.plan.segment.start == 0;
+    const bool reads_wholes =
+        parts_.keeps_blocks && is_all_ours && !run.is_last &&
+        (run.is_one_of_more ? has_room_for_all : dataset_bytes <= shares.first_bytes);
+    residency = std::make_unique<LaneTable>(std::shared_ptr<const LaneOrder>(run.order, lanes),
+                                            dataset, run.plan, shares.dense_lanes, parts_.sizes,
+                                            *parts_.stand_ins, reads_wholes);
   } else {
     residency = std::make_unique<ListedBlocks>(run.order, dataset, run.plan, parts_.sizes,
-                                               *parts_.stand_ins);
+                                               *parts_.stand_ins, *parts_.kept);
   }
   // An epoch that follows reads on in the room of the one before.
   if (!stages_) room_.begin(shares.resident_bytes, shares.first_bytes, shares.window_bytes);
-  return std::make_unique<Stages>(parts_, std::move(run), std::move(residency), room_);
+  // Of epochs that are known to follow, all of a dataset is kept that has room; else what memory
+  // the way to the store needs anyway.
+  const std::uint64_t keep_bytes = run.is_one_of_more && has_room_for_all ? window_bytes : 0;
+  return std::make_unique<Stages>(parts_, std::move(run), std::move(residency), room_, keep_bytes);
 }
 
 void Pipeline::drop_bad() {
@@ -329,6 +340,10 @@ Result<Step> Pipeline::find_memory(CutBatch& cut) {
                     "a batch of " + std::to_string(cut.layout.total_bytes) + " bytes, and " +
                         std::to_string(cut.needs.workspace_bytes) + " to decode it: " +
                         std::string(found.message()) + "; raise memory or lower batch_size");
+    }
+    if (read_ahead.give_up_kept()) {
+      found = acquire(cut);
+      continue;
     }
     if (timeline.memory_from == TimePoint()) timeline.memory_from = parts_.clock->now();
     read_ahead.set_starved(true);

@@ -285,10 +285,10 @@ Result<Assembler::Cut> Assembler::cut_slot(CutBatch& cut, std::uint32_t slot) {
 }
 
 void Assembler::pin(CutBatch& cut) {
-  ++pin_mark_;
+  const std::uint64_t mark = fetcher_.new_pin_mark();
   Work& head = this->head();
   for (const Source& source : sources_) {
-    if (source.fetch != nullptr) fetcher_.pin(*source.fetch, pin_mark_, cut.pins);
+    if (source.fetch != nullptr) fetcher_.pin(*source.fetch, mark, cut.pins);
   }
   for (SparseRun& run : head.runs) {
     if (run.is_kept) cut.kept.push_back(std::move(run.kept));

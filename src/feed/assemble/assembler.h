@@ -126,7 +126,6 @@ class Assembler {
   /// By block and index: samples that could not be cut from what came, read again.
   std::map<std::pair<std::uint32_t, std::uint32_t>, SecondLook> looks_;
   bool is_size_wrong_ = false;  ///< A value did not fit its column.
-  std::uint64_t pin_mark_ = 0;
 };
 
 }  // namespace headrace::feed

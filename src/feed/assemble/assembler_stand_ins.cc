@@ -140,8 +140,8 @@ Status Assembler::settle_run(std::size_t index) {
 }
 
 Status Assembler::replace_piece(LaneWindow& window, std::size_t index) {
-  Fetch& fetch = *window.fetches[index];
-  Status error = std::move(fetch.error);
+  const Fetch& fetch = *window.fetches[index];
+  Status error = fetch.error.clone();  // Another window may have the same read.
   if (fetch.is_block_bad)
     error = parts_.stand_ins->take_bad_block(fetch.piece.block, std::move(error));
   HEADRACE_TRY(std::move(error));

@@ -23,6 +23,9 @@ struct Run {
   std::uint64_t batches_before = 0;  ///< Of the epoch, before the plan.
   std::uint64_t generation = 0;
   bool is_read_before = false;  ///< Its windows are read before it begins: no batch is singly.
+  /// Of several epochs that are known to be taken; is_last: of these.
+  bool is_one_of_more = false;
+  bool is_last = false;
   /// The run of the next epoch, which may be read ahead; null: it is not known that there is one.
   /// Given as a run of its own later, it has the same order object.
   std::shared_ptr<const Run> following = nullptr;

@@ -16,6 +16,7 @@
 #include "feed/finish/channel.h"
 #include "feed/plan/sparse.h"
 #include "feed/residency/fetcher.h"
+#include "feed/residency/kept_blocks.h"
 #include "feed/residency/memory_plan.h"
 
 namespace headrace::feed {
@@ -27,6 +28,11 @@ struct FeedParts {
   std::shared_ptr<const Dataset> dataset;
   std::shared_ptr<Waker> waker;
   Fetcher* fetcher = nullptr;
+  KeptBlocks* kept = nullptr;
+  /// Blocks stay in memory for later runs. Not where a cache below was told when they will be read
+  /// again: it keeps the right ones only if they are.
+  bool keeps_blocks = true;
+  Counter* spared_reads = nullptr;  ///< Of blocks that were in memory.
   Finisher* finisher = nullptr;
   Channel* channel = nullptr;
   Clock* clock = nullptr;

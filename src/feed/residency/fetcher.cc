@@ -174,6 +174,10 @@ void Fetcher::build_request(Fetch& fetch) {
 
 void Fetcher::abandon(Fetch& fetch) {
   if (fetch.is_abandoned) return;
+  if (fetch.sharer_count > 0) {
+    --fetch.sharer_count;
+    return;
+  }
   fetch.is_abandoned = true;
   if (fetch.is_under_way() || fetch.pin_count > 0) {
     ++abandoned_count_;
@@ -193,6 +197,11 @@ void Fetcher::abandon(Fetch& fetch) {
     return;
   }
   for (std::size_t i = 0; i < fetch.next_request; ++i) store_->cancel(fetch.id << kIndexBits | i);
+}
+
+void Fetcher::share(Fetch& fetch) noexcept {
+  HEADRACE_DCHECK(!fetch.is_abandoned);
+  ++fetch.sharer_count;
 }
 
 void Fetcher::pin(Fetch& fetch, std::uint64_t mark, std::vector<std::shared_ptr<Fetch>>& pins) {

@@ -76,6 +76,7 @@ struct Fetch : std::enable_shared_from_this<Fetch> {
   }
 
   // The fetcher's own.
+  std::uint32_t sharer_count = 0;  ///< Owners besides one: share().
   std::uint32_t pin_count = 0;
   std::uint64_t pin_mark = 0;  ///< Of the last batch that pinned it.
   std::uint64_t id = 0;
@@ -117,12 +118,17 @@ class Fetcher {
   /// kNever: it is larger than the limit; the fetch is kFailed (kExhausted). After kBegun the fetch
   /// may be kPlanned again at any time, this call included.
   Begin begin(const std::shared_ptr<Fetch>& fetch);
-  /// Gives a fetch up: its memory returns now, or as soon as the store lets go of it.
+  /// Gives a fetch up: its memory returns now, or as soon as the store lets go of it. One that is
+  /// shared has an owner less, and nothing else changes.
   void abandon(Fetch& fetch);
+  /// Adds an owner to a fetch that is under way or kReady.
+  void share(Fetch& fetch) noexcept;
   /// Keeps the memory of a fetch that is kReady until unpin(), even when it is given up meanwhile.
-  /// `pins`: where it is added, once for each `mark` (> 0).
+  /// `pins`: where it is added, once for each `mark`, which is of new_pin_mark().
   void pin(Fetch& fetch, std::uint64_t mark, std::vector<std::shared_ptr<Fetch>>& pins);
   void unpin(Fetch& fetch);
+  /// One for each batch, of whatever run: a fetch may serve several.
+  std::uint64_t new_pin_mark() noexcept { return ++pin_mark_; }
   /// Waits for completions until `until`, a wake() or the end of an inflation, and takes them in.
   void poll(TimePoint until);
   /// Stops the store and waits for everything under way; only wake() and append_metrics() may be
@@ -205,6 +211,7 @@ class Fetcher {
   const Options options_;
   Clock& clock_;
   std::uint64_t next_id_ = 1;
+  std::uint64_t pin_mark_ = 0;
   std::unordered_map<std::uint64_t, std::shared_ptr<Fetch>> fetches_;  ///< Not ended yet, by id.
   std::vector<std::shared_ptr<Fetch>> pumping_;  ///< With extents not requested yet, oldest first.
   std::vector<Completion> inbox_;

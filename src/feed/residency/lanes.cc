@@ -13,12 +13,13 @@ namespace headrace::feed {
 
 LaneTable::LaneTable(std::shared_ptr<const LaneOrder> order, const Dataset& dataset,
                      const BatchPlan& plan, std::uint32_t dense_lanes, SlabSizes sizes,
-                     const StandIns& stand_ins)
+                     const StandIns& stand_ins, bool reads_wholes)
     : order_(std::move(order)),
       dataset_(dataset),
       plan_(plan),
       sizes_(sizes),
-      stand_ins_(stand_ins) {
+      stand_ins_(stand_ins),
+      reads_wholes_(reads_wholes) {
   lanes_.resize(order_->lane_count());
   const std::vector<std::uint32_t> own = order_->own_lanes(plan);
   const std::uint64_t full_end = plan.segment.full_end(plan.sample_count);
@@ -69,6 +70,15 @@ LaneWindow* LaneTable::find(const LanePosition& place) noexcept {
   return nullptr;
 }
 
+std::shared_ptr<Fetch> LaneTable::find_whole(std::uint32_t block, const KeptBlocks& kept) const {
+  for (const Lane& lane : lanes_) {
+    for (const auto& window : lane.windows) {
+      if (auto found = window->find_whole(block, kept)) return found;
+    }
+  }
+  return nullptr;
+}
+
 LaneWindow& LaneTable::open(const LanePosition& place, std::uint64_t batch) {
   return open_from(place.lane, place.position, consumed_by(place.lane, batch));
 }
@@ -80,7 +90,7 @@ LaneWindow& LaneTable::open_from(std::uint32_t index, std::uint64_t position,
   auto window = std::make_unique<LaneWindow>(order_->window_at(index, position));
   window->lane = index;
   window->need_batch = need_of(index, std::max(position, consumed));
-  window->plan_fetches(dataset_, sizes_, stand_ins_, consumed);
+  window->plan_fetches(dataset_, sizes_, stand_ins_, consumed, reads_wholes_);
   charged_bytes_ += window->charged_bytes;
   lane.next_position = std::max(lane.next_position, window->end_position());
   const auto after = std::find_if(lane.windows.begin(), lane.windows.end(), [&](const auto& other) {

@@ -16,14 +16,16 @@ namespace headrace::feed {
 class LaneTable final : public Residency {
  public:
   /// Plans the lanes of `plan`'s rank; the first `dense_lanes` (in the order in which batches touch
-  /// them) are dense.
+  /// them) are dense. `reads_wholes`: blocks that lanes share are read once, as a whole.
   LaneTable(std::shared_ptr<const LaneOrder> order, const Dataset& dataset, const BatchPlan& plan,
-            std::uint32_t dense_lanes, SlabSizes sizes, const StandIns& stand_ins);
+            std::uint32_t dense_lanes, SlabSizes sizes, const StandIns& stand_ins,
+            bool reads_wholes);
 
   bool picks_windows() const noexcept override { return false; }
   bool is_dense(const LanePosition& place) const override;
   bool has_singles() const noexcept override { return sparse_lane_count_ > 0; }
   LaneWindow* find(const LanePosition& place) noexcept override;
+  std::shared_ptr<Fetch> find_whole(std::uint32_t block, const KeptBlocks& kept) const override;
   LaneWindow& open(const LanePosition& place, std::uint64_t batch) override;
   LaneWindow* open_next(const Bounds& bounds, Windows& closed) override;
   std::uint64_t next_need() const noexcept override;
@@ -53,6 +55,7 @@ class LaneTable final : public Residency {
   const BatchPlan plan_;
   const SlabSizes sizes_;
   const StandIns& stand_ins_;
+  const bool reads_wholes_;
   std::vector<Lane> lanes_;  ///< All lanes of the order, by number.
   std::set<std::pair<std::uint64_t, std::uint32_t>>
       queue_;  ///< (need, lane) of each lane's next window.

@@ -24,17 +24,24 @@ constexpr std::uint64_t kRequestBytes = std::uint64_t{64} << 10;
 }  // namespace
 
 ListedBlocks::ListedBlocks(std::shared_ptr<const EpochOrder> order, const Dataset& dataset,
-                           const BatchPlan& plan, SlabSizes sizes, const StandIns& stand_ins)
+                           const BatchPlan& plan, SlabSizes sizes, const StandIns& stand_ins,
+                           const KeptBlocks& kept)
     : order_(std::move(order)),
       dataset_(dataset),
       sizes_(sizes),
       stand_ins_(stand_ins),
+      kept_(kept),
       needs_(order_, dataset.block_count(), plan, {.first = plan.rank, .count = 1}) {}
 
 // --- what batches need ---
 
 void ListedBlocks::look_ahead(std::uint64_t batch) {
   needs_.look_ahead(batch);
+  learn_uses();
+}
+
+void ListedBlocks::look_far() {
+  while (needs_.may_learn()) needs_.look_ahead(0);
   learn_uses();
 }
 
@@ -78,6 +85,12 @@ LaneWindow* ListedBlocks::find(const LanePosition& place) noexcept {
   return found == blocks_.end() ? nullptr : found->second.window.get();
 }
 
+std::shared_ptr<Fetch> ListedBlocks::find_whole(std::uint32_t block, const KeptBlocks& kept) const {
+  const auto found = blocks_.find(block);
+  const bool is_open = found != blocks_.end() && found->second.window != nullptr;
+  return is_open ? found->second.window->find_whole(block, kept) : nullptr;
+}
+
 LaneWindow& ListedBlocks::open(const LanePosition& place, std::uint64_t batch) {
   const std::uint32_t block = place.lane;
   State& state = blocks_[block];
@@ -86,7 +99,7 @@ LaneWindow& ListedBlocks::open(const LanePosition& place, std::uint64_t batch) {
   state.window->lane = block;
   const std::uint64_t first = needs_.first_use(block);
   state.window->need_batch = first == kNever ? batch : needs_.use(first).batch;
-  state.window->plan_fetches(dataset_, sizes_, stand_ins_, 0);
+  state.window->plan_fetches(dataset_, sizes_, stand_ins_, 0, false);
   charged_bytes_ += state.window->charged_bytes;
   open_.emplace(state.window->need_batch, block);
   return *state.window;
@@ -98,7 +111,7 @@ std::uint64_t ListedBlocks::whole_bytes(std::uint32_t block) const {
 
 bool ListedBlocks::is_worth(std::uint32_t block, const State& state, std::uint64_t until) const {
   // A single read of a compressed block reads all of it.
-  if (dataset_.is_compressed(block)) return true;
+  if (dataset_.is_compressed(block) || kept_.has(block)) return true;
   const Block b = dataset_.block(block);
   const std::uint64_t single_bytes = b.stored_bytes / b.sample_count + kRequestBytes;
   std::uint64_t spared = 0;

@@ -18,13 +18,16 @@ class ListedBlocks final : public Residency {
  public:
   /// \pre order->lanes() == nullptr.
   ListedBlocks(std::shared_ptr<const EpochOrder> order, const Dataset& dataset,
-               const BatchPlan& plan, SlabSizes sizes, const StandIns& stand_ins);
+               const BatchPlan& plan, SlabSizes sizes, const StandIns& stand_ins,
+               const KeptBlocks& kept);
 
   void look_ahead(std::uint64_t batch) override;
+  void look_far() override;
   bool picks_windows() const noexcept override { return true; }
   bool is_dense(const LanePosition& place) const override;
   bool has_singles() const noexcept override { return true; }
   LaneWindow* find(const LanePosition& place) noexcept override;
+  std::shared_ptr<Fetch> find_whole(std::uint32_t block, const KeptBlocks& kept) const override;
   LaneWindow& open(const LanePosition& place, std::uint64_t batch) override;
   LaneWindow* open_next(const Bounds& bounds, Windows& closed) override;
   std::uint64_t next_need() const noexcept override;
@@ -57,6 +60,7 @@ class ListedBlocks final : public Residency {
   const Dataset& dataset_;
   const SlabSizes sizes_;
   const StandIns& stand_ins_;
+  const KeptBlocks& kept_;
   ListedNeeds needs_;
   std::uint64_t learned_ = 0;  ///< Uses before it were taken in.
   std::unordered_map<std::uint32_t, State> blocks_;

@@ -26,14 +26,17 @@ constexpr std::uint64_t kJudgedSamples = 1 << 14;
 }  // namespace
 
 ReadAhead::ReadAhead(const FeedParts& parts, const Run& run, std::unique_ptr<Residency> residency,
-                     io::ReadAheadRoom& room)
+                     io::ReadAheadRoom& room, std::uint64_t keep_bytes)
     : parts_(parts),
       run_(run),
       fetcher_(*parts.fetcher),
       residency_(std::move(residency)),
       planner_(parts, run, *residency_),
       room_(room),
-      window_limit_bytes_(room_.bytes()) {}
+      window_limit_bytes_(room_.bytes()),
+      keep_bytes_(keep_bytes),
+      has_room_for_all_(residency_->picks_windows() &&
+                        parts_.sizes.charged_bytes(*parts_.dataset) <= window_room()) {}
 
 ReadAhead::~ReadAhead() {
   end_repair();
@@ -54,6 +57,9 @@ void ReadAhead::plan() {
   residency_->look_ahead(std::min(head_ + horizon, run_.batch_count) - 1);
   while (works_.size() < horizon && head_ + works_.size() < run_.batch_count) {
     const std::uint64_t k = head_ + works_.size();
+    // Where all has room, every block is read as a whole once: nothing else is worth a request but
+    // the first batch, which is on its way now.
+    if (picks && k > 0 && has_room_for_all_) residency_->look_far();
     // What is read singly depends on which blocks are there: those come in step with the plan.
     while (picks && !planner_.is_bootstrap(k) && residency_->next_need() <= k && admit_window())
       continue;
@@ -100,24 +106,32 @@ void ReadAhead::admit_runs() {
 }
 
 bool ReadAhead::has_room(std::uint64_t more_bytes) noexcept {
-  if (before_bytes_ + charged_bytes() + more_bytes <= window_limit_bytes_) return true;
+  const std::uint64_t bytes = before_ != nullptr ? charged_together() : charged_bytes();
+  if (bytes + more_bytes <= window_limit_bytes_) return true;
   // Not where memory was taken back: a larger room would not help.
   if (window_limit_bytes_ == room_.bytes()) room_.on_refused();
   return false;
 }
 
 bool ReadAhead::admit_run(Work& work) {
-  const bool has_right = &work == &head() && !is_behind_;
+  const bool has_right = &work == &head() && before_ == nullptr;
   if (!has_right && !has_room(work.runs[work.begun_runs].charged_bytes)) return false;
   return begin(work);
 }
 
 bool ReadAhead::begin(Work& work) {
   const SparseRun& run = work.runs[work.begun_runs];
-  if (fetcher_.begin(run.fetch) == Fetcher::Begin::kNoMemory) return false;
+  if (begin_read(run.fetch) == Fetcher::Begin::kNoMemory) return false;
   ++work.begun_runs;
   sparse_bytes_ += run.charged_bytes;
+  parts_.kept->limit(room_to_keep());
   return true;
+}
+
+Fetcher::Begin ReadAhead::begin_read(const std::shared_ptr<Fetch>& fetch) {
+  Fetcher::Begin begun = fetcher_.begin(fetch);
+  while (begun == Fetcher::Begin::kNoMemory && give_up_kept()) begun = fetcher_.begin(fetch);
+  return begun;
 }
 
 std::uint64_t ReadAhead::window_room() const noexcept {
@@ -147,13 +161,55 @@ void ReadAhead::mark_wanted(LaneWindow& window) const {
 
 bool ReadAhead::begin_pieces(LaneWindow& window) {
   for (; window.begun_count < window.fetches.size(); ++window.begun_count) {
-    const auto& fetch = window.fetches[window.begun_count];
-    if (fetch && fetch->state == Fetch::State::kPlanned &&
-        fetcher_.begin(fetch) == Fetcher::Begin::kNoMemory)
-      return false;
+    auto& fetch = window.fetches[window.begun_count];
+    if (!fetch || fetch->state != Fetch::State::kPlanned || find_in_memory(fetch)) continue;
+    if (begin_read(fetch) == Fetcher::Begin::kNoMemory) return false;
   }
   if (admitting_ == &window) admitting_ = nullptr;
+  parts_.kept->limit(room_to_keep());  // It has taken what it needs of it.
   return true;
+}
+
+// --- blocks of other runs ---
+
+bool ReadAhead::find_in_memory(std::shared_ptr<Fetch>& fetch) {
+  // Fresh: what is in memory made no sense.
+  if (!parts_.keeps_blocks || fetch->is_fresh) return false;
+  const std::uint32_t block = fetch->piece.block;
+  auto found = parts_.kept->take(block);
+  if (!found) {
+    found = residency_->find_whole(block, *parts_.kept);
+    if (!found && before_ != nullptr) {
+      found = before_->residency_->find_whole(block, *parts_.kept);
+      if (found) shared_.push_back(found);
+    }
+    if (found) fetcher_.share(*found);
+  }
+  if (!found) return false;
+  fetch = std::move(found);
+  parts_.spared_reads->add();
+  return true;
+}
+
+std::uint64_t ReadAhead::charged_together() const noexcept {
+  const ReadAhead* other = before_ != nullptr ? before_ : behind_;
+  if (other == nullptr) return charged_bytes();
+  std::uint64_t twice = 0;
+  for (const auto& fetch : before_ != nullptr ? shared_ : other->shared_)
+    twice += fetch->sharer_count > 0 ? fetch->held_bytes() : 0;
+  const std::uint64_t together = charged_bytes() + other->charged_bytes();
+  return together - std::min(twice, together);
+}
+
+bool ReadAhead::keeps_now() const noexcept {
+  // In the last of several epochs for the lane that has the rest of a block.
+  const bool is_wanted = run_.is_last ? run_.is_one_of_more && !is_over() : true;
+  return parts_.keeps_blocks && is_wanted;
+}
+
+std::uint64_t ReadAhead::room_to_keep() const noexcept {
+  const std::uint64_t limit = std::max(keep_bytes_, window_limit_bytes_);
+  return limit - std::min(limit, charged_together());
 }
 
 // --- reads of the head ---
@@ -208,10 +264,8 @@ void ReadAhead::count_singles(const Work& work) {
   const bool is_full = charged_bytes() > window_limit_bytes_ / 2;
   if (samples_ < kJudgedSamples || singles_ * 4 <= samples_ || !is_full) return;
   // All of it for sure; how much less would do, only the rest of the list could tell.
-  std::uint64_t bytes = 0;
-  for (std::uint32_t i = 0; i < parts_.dataset->block_count(); ++i)
-    bytes += parts_.sizes.charged_bytes(*parts_.dataset, i, parts_.dataset->block(i).stored_bytes);
-  const std::uint64_t enough = enough_memory_bytes(parts_.shares.needs, bytes, 1);
+  const std::uint64_t enough =
+      enough_memory_bytes(parts_.shares.needs, parts_.sizes.charged_bytes(*parts_.dataset), 1);
   // Of a small dataset that is no more than there is: then it is not memory that lacks.
   if (enough > parts_.waker->pool().limit_bytes())
     parts_.wanted_memory_bytes->store(enough, std::memory_order_relaxed);
@@ -237,6 +291,7 @@ void ReadAhead::pass(std::span<const LanePosition> places) {
   drop_runs(head());
   works_.pop_front();
   ++head_;
+  if (run_.is_last && is_over()) parts_.kept->limit(0);
   window_limit_bytes_ =
       std::min(room_.bytes(), window_limit_bytes_ + room_.bytes() / kRecoveryBatches);
 }
@@ -257,7 +312,7 @@ bool ReadAhead::give_up_all() {
   for (Work& work : works_) drop_runs(work);
   works_.clear();
   residency_->close_all(closed_);
-  drop_closed();
+  drop_closed(false);
   admitting_ = nullptr;
   is_given_up_ = true;
   return has_any;
@@ -265,6 +320,7 @@ bool ReadAhead::give_up_all() {
 
 bool ReadAhead::make_room() {
   if (fetcher_.abandoned_count() > 0) return false;  // Some is on its way back.
+  if (give_up_kept()) return fetcher_.abandoned_count() == 0;
   if (behind_ != nullptr && !behind_->is_given_up() && behind_->give_up_all())
     return fetcher_.abandoned_count() == 0;
   const auto later =
@@ -342,8 +398,17 @@ void ReadAhead::drop(std::unique_ptr<LaneWindow> window) {
   }
 }
 
-void ReadAhead::drop_closed() {
-  for (auto& window : closed_) drop(std::move(window));
+void ReadAhead::drop_closed(bool keeps) {
+  for (auto& window : closed_) {
+    if (admitting_ == window.get()) admitting_ = nullptr;
+    for (const auto& fetch : window->fetches) {
+      if (!fetch) continue;
+      const bool is_kept = keeps && keeps_now() && fetch->sharer_count == 0 &&
+                           parts_.kept->is_whole(*fetch) &&
+                           parts_.kept->keep(fetch, room_to_keep());
+      if (!is_kept) fetcher_.abandon(*fetch);
+    }
+  }
   closed_.clear();
 }
 

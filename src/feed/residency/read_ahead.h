@@ -23,24 +23,23 @@ namespace headrace::feed {
 class ReadAhead {
  public:
   /// `parts`, `run` and `room` must outlive it. `room`: for windows and single reads together, of
-  /// this run.
+  /// this run. `keep_bytes`: what these and the blocks kept for later runs may take, where that is
+  /// more.
   ReadAhead(const FeedParts& parts, const Run& run, std::unique_ptr<Residency> residency,
-            io::ReadAheadRoom& room);
+            io::ReadAheadRoom& room, std::uint64_t keep_bytes);
   /// Gives up everything under way.
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  /// Reads ahead of a run that has not begun, while the one before still holds memory: within what
-  /// that leaves, and nothing of it has a right to memory. Until take_over().
-  void read_behind(std::uint64_t before_bytes) noexcept {
-    is_behind_ = true;
-    before_bytes_ = before_bytes;
-  }
-  /// The run has begun.
+  /// Reads ahead of a run that has not begun, while the one `before` still holds memory: within
+  /// what that leaves, and nothing of it has a right to memory. Blocks that both need are in memory
+  /// once. Until take_over().
+  void read_behind(const ReadAhead& before) noexcept { before_ = &before; }
+  /// The run has begun. \pre The one before has given up its windows.
   void take_over() noexcept {
-    is_behind_ = false;
-    before_bytes_ = 0;
+    before_ = nullptr;
+    shared_.clear();
   }
   /// Who reads behind this one, and gives up all for its head. Null: nobody.
   void set_behind(ReadAhead* behind) noexcept { behind_ = behind; }
@@ -48,7 +47,7 @@ class ReadAhead {
   bool is_given_up() const noexcept { return is_given_up_; }
   /// Nothing is left to begin of what can be read ahead.
   bool has_begun_all() const noexcept;
-  std::uint64_t held_bytes() const noexcept { return charged_bytes(); }
+  bool holds_any() const noexcept { return charged_bytes() > 0; }
 
   /// All batches of the run were passed.
   bool is_over() const noexcept { return head_ == run_.batch_count; }
@@ -84,6 +83,9 @@ class ReadAhead {
   bool is_still() const;
   void set_starved(bool is_starved) noexcept { is_starved_ = is_starved; }
 
+  /// Gives up a block that is kept for a later run; false: there is none.
+  bool give_up_kept() { return parts_.kept->give_up_one(); }
+
   // Reads of the head.
   const Planner& planner() const noexcept { return planner_; }
   /// The window that holds the place, opened if need be.
@@ -108,6 +110,16 @@ class ReadAhead {
   /// Whether `more_bytes` besides what is charged are within the limit.
   bool has_room(std::uint64_t more_bytes) noexcept;
   bool begin(Work& work);
+  /// Begins a read, in the place of blocks that are kept if need be.
+  Fetcher::Begin begin_read(const std::shared_ptr<Fetch>& fetch);
+  /// Whether the block is in memory; `fetch` is then that one.
+  bool find_in_memory(std::shared_ptr<Fetch>& fetch);
+  /// Of its run and the one before or after it: what is in memory twice counts once.
+  std::uint64_t charged_together() const noexcept;
+  /// Whether blocks that are not needed now may be wanted later.
+  bool keeps_now() const noexcept;
+  /// What may be kept for later.
+  std::uint64_t room_to_keep() const noexcept;
   std::uint64_t window_room() const noexcept;
   void mark_wanted(LaneWindow& window) const;
   std::uint64_t charged_bytes() const noexcept {
@@ -118,7 +130,8 @@ class ReadAhead {
   bool give_up_all();
   bool is_memory_all_ours(std::uint64_t own_bytes) const;
   void drop(std::unique_ptr<LaneWindow> window);
-  void drop_closed();
+  /// Drops what was closed, and keeps blocks of it for later runs. `keeps` false: none.
+  void drop_closed(bool keeps = true);
   void drop_runs(Work& work);
 
   const FeedParts& parts_;
@@ -139,9 +152,11 @@ class ReadAhead {
   std::uint64_t singles_ = 0;
   bool is_starved_ = false;
   ReadAhead* behind_ = nullptr;
-  bool is_behind_ = false;
   bool is_given_up_ = false;
-  std::uint64_t before_bytes_ = 0;  ///< With is_behind_: what the run before holds.
+  const ReadAhead* before_ = nullptr;           ///< Until take_over().
+  std::vector<std::shared_ptr<Fetch>> shared_;  ///< That came from it.
+  const std::uint64_t keep_bytes_;
+  const bool has_room_for_all_;  ///< Windows of all blocks, where these are picked.
   std::vector<std::unique_ptr<LaneWindow>> closed_;  ///< Empty between calls.
 };
 

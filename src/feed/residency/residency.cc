@@ -15,7 +15,7 @@ LaneWindow::LaneWindow(Window w)
     : window(std::move(w)), permutation(window.key, window.shuffled_count) {}
 
 void LaneWindow::plan_fetches(const Dataset& dataset, const SlabSizes& sizes,
-                              const StandIns& stand_ins, std::uint64_t consumed) {
+                              const StandIns& stand_ins, std::uint64_t consumed, bool wholes) {
   const std::vector<Piece> needed = pieces_from(window, permutation, consumed);
   std::vector<Extent> extents;
   for (Piece piece : needed) {
@@ -30,6 +30,7 @@ void LaneWindow::plan_fetches(const Dataset& dataset, const SlabSizes& sizes,
     extents.clear();
     const std::uint64_t size = dataset.append_extents(piece.block, piece.begin, piece.end, extents);
     charged_bytes += sizes.charged_bytes(dataset, piece.block, size);
+    if (wholes) fetches.back()->piece = {piece.block, 0, dataset.block(piece.block).sample_count};
   }
 }
 
@@ -53,6 +54,13 @@ std::size_t LaneWindow::piece_of(const SamplePlace& place) const noexcept {
     return b.block == place.block && b.begin <= place.index && place.index < b.end;
   });
   return static_cast<std::size_t>(found - bytes.begin());
+}
+
+std::shared_ptr<Fetch> LaneWindow::find_whole(std::uint32_t block, const KeptBlocks& kept) const {
+  const auto found = std::find_if(fetches.begin(), fetches.end(), [&](const auto& fetch) {
+    return fetch && fetch->piece.block == block && kept.is_whole(*fetch);
+  });
+  return found == fetches.end() ? nullptr : *found;
 }
 
 std::uint64_t LaneWindow::held_bytes() const noexcept {

@@ -11,6 +11,7 @@
 
 #include "feed/plan/stand_ins.h"
 #include "feed/residency/fetcher.h"
+#include "feed/residency/kept_blocks.h"
 #include "headrace/order.h"
 #include "order/order_math.h"
 
@@ -30,9 +31,10 @@ struct LaneWindow {
     return window.first_position + window.sample_count;
   }
   /// Plans the reads of what lies from position `consumed` of the lane on. In the place of a block
-  /// that is bad as a whole: what stands in for the first sample of its piece.
+  /// that is bad as a whole: what stands in for the first sample of its piece. `wholes`: of each
+  /// block all, for another window has the rest of it, and both share the read.
   void plan_fetches(const Dataset& dataset, const SlabSizes& sizes, const StandIns& stand_ins,
-                    std::uint64_t consumed);
+                    std::uint64_t consumed, bool wholes);
   /// Plans to read a whole block in the place of what piece `index` needs.
   void replace_fetch(std::size_t index, const Dataset& dataset, std::uint32_t block,
                      TimePoint wanted);
@@ -44,6 +46,8 @@ struct LaneWindow {
   bool refresh();
   /// Index of the first failed piece; the number of pieces when there is none.
   std::size_t failed() const noexcept;
+  /// The read of a piece that is KeptBlocks::is_whole() of the block; nullptr: none.
+  std::shared_ptr<Fetch> find_whole(std::uint32_t block, const KeptBlocks& kept) const;
   /// What its pieces have of the pool now: other than charged_bytes, for only unpacking tells what
   /// a block takes. \pre None is under way.
   std::uint64_t held_bytes() const noexcept;
@@ -72,6 +76,8 @@ class Residency {
 
   /// Learns what batches need, at least up to `batch`.
   virtual void look_ahead(std::uint64_t batch) { static_cast<void>(batch); }
+  /// The same of as many batches as it can.
+  virtual void look_far() {}
   /// Whether it picks, batch after batch, the windows that are worth their room, and leaves the
   /// rest to single reads; else what is dense is fixed for the run.
   virtual bool picks_windows() const noexcept = 0;
@@ -81,6 +87,8 @@ class Residency {
   virtual bool has_singles() const noexcept = 0;
   /// The open window that holds the place, or nullptr.
   virtual LaneWindow* find(const LanePosition& place) noexcept = 0;
+  /// A read of an open window that is there or under way, of the whole of the block; or nullptr.
+  virtual std::shared_ptr<Fetch> find_whole(std::uint32_t block, const KeptBlocks& kept) const = 0;
   /// Opens the window that holds the place (and forgets none) for `batch`. \pre find() gave
   /// nullptr.
   virtual LaneWindow& open(const LanePosition& place, std::uint64_t batch) = 0;

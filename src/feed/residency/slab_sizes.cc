@@ -66,4 +66,11 @@ std::uint64_t SlabSizes::charged_bytes(const Dataset& dataset, std::uint32_t blo
   return stored + SlabPool::charged_bytes(raw);
 }
 
+std::uint64_t SlabSizes::charged_bytes(const Dataset& dataset) const {
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < dataset.block_count(); ++i)
+    bytes += charged_bytes(dataset, i, dataset.block(i).stored_bytes);
+  return bytes;
+}
+
 }  // namespace headrace::feed

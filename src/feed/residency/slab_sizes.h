@@ -52,6 +52,8 @@ struct SlabSizes {
   /// About what reading `stored_size` bytes of a block takes from the pool, inflating included.
   std::uint64_t charged_bytes(const Dataset& dataset, std::uint32_t block,
                               std::uint64_t stored_size) const;
+  /// The same of all blocks. O(B).
+  std::uint64_t charged_bytes(const Dataset& dataset) const;
 
  private:
   struct Learned {

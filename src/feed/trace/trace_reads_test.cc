@@ -22,7 +22,8 @@ using feed_test::soon;
 
 using Ranges = std::multiset<std::pair<std::uint64_t, std::uint64_t>>;
 
-/// Writes down ranges that are asked for, by object.
+/// Writes down ranges that are asked for, by object, as a cache sees them: a trace is what one is
+/// asked for.
 class ListingStore final : public ForwardingStore {
  public:
   ListingStore(std::unique_ptr<Store> inner, std::map<std::string, Ranges>& seen)
@@ -40,6 +41,7 @@ class ListingStore final : public ForwardingStore {
       seen_[asked[i].key].insert({asked[i].offset, asked[i].length});
     return count;
   }
+  bool wants_foresight() const noexcept override { return true; }
 
  private:
   Result<std::unique_ptr<Store>> wrap(std::unique_ptr<Store>) override {
