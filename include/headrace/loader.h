@@ -68,9 +68,9 @@ struct LoaderOptions {
   std::uint64_t order_memory_bytes = 0;
   /// Epochs that the training loop takes in all: it takes another after epoch e where e + 1 is
   /// less. Reading then goes on into that one while the end of epoch e is delivered, as far as
-  /// memory allows; of orders with lanes only. Blocks that it needs stay in memory: all of a dataset
-  /// that has room, else (and with 0) what room reading takes anyway. 0: not known, and nothing is
-  /// read that nobody may want.
+  /// memory allows; of orders with lanes only. Blocks that it needs stay in memory: all of a
+  /// dataset that has room, else (and with 0) what room reading takes anyway. 0: not known, and
+  /// nothing is read that nobody may want.
   std::uint64_t epoch_count = 0;
   /// Batches assembled ahead of the training loop, upper bound. 1 .. 1024.
   std::uint32_t prefetch_batches = 16;
