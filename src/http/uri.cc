@@ -54,8 +54,13 @@ void append_encoded(std::string_view bytes, Slash slash, std::string& out) {
   out.append(bytes.substr(plain_begin));
 }
 
-std::string encode(std::string_view bytes, Slash slash) {
+std::string encode(std::string_view bytes, Slash slash, Plus plus) {
   std::string out;
+  while (plus == Plus::kSpace && bytes.find(' ') != std::string_view::npos) {
+    append_encoded(bytes.substr(0, bytes.find(' ')), slash, out);
+    out += '+';
+    bytes.remove_prefix(bytes.find(' ') + 1);
+  }
   append_encoded(bytes, slash, out);
   return out;
 }

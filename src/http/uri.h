@@ -17,7 +17,8 @@ enum class Plus : std::uint8_t { kLiteral, kSpace };
 
 /// Appends `bytes` escaped. Slash::kKeep for paths, kEscape for query names and values.
 void append_encoded(std::string_view bytes, Slash slash, std::string& out);
-std::string encode(std::string_view bytes, Slash slash);
+/// Plus::kSpace writes '+' for a space, as keys in listings with encoding-type=url have it.
+std::string encode(std::string_view bytes, Slash slash, Plus plus = Plus::kLiteral);
 
 /// Undoes it. Plus::kSpace also reads '+' as a space: queries, and keys in listings with
 /// encoding-type=url. Errors: kInvalidArgument for '%' without two hex digits, and for an escaped

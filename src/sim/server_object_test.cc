@@ -156,8 +156,9 @@ TEST_F(ServerTest, EmptyObjects) {
 }
 
 TEST_F(ServerTest, OddKeysRoundTrip) {
-  for (const char* path : {"/b/a", "/b/a/b", "/b/a/", "/b/x//y", "/b/..", "/b/../q", "/b/.",
-                           "/b//lead", "/b/%2B%3D%3F%26%23%25", "/b/line%0Abreak"}) {
+  for (const char* path :
+       {"/b/a", "/b/a/b", "/b/a/", "/b/x//y", "/b/..", "/b/../q", "/b/.", "/b//lead",
+        "/b/%2B%3D%3F%26%23%25", "/b/line%0Abreak", "/b/a%20b%2Bc"}) {
     ASSERT_EQ(client().put(path, path).status, 200) << path;
   }
   for (const char* path : {"/b/a", "/b/a/b", "/b/a/", "/b/x//y", "/b/..", "/b/../q", "/b/.",
@@ -165,7 +166,8 @@ TEST_F(ServerTest, OddKeysRoundTrip) {
     EXPECT_EQ(client().get(path).body, path);
   }
   const TestResponse list = client().get("/b", {}, "encoding-type=url&list-type=2");
-  EXPECT_EQ(list.xml("KeyCount"), "10");
+  EXPECT_EQ(list.xml("KeyCount"), "11");
+  EXPECT_NE(list.body.find("<Key>a+b%2Bc</Key>"), std::string::npos);
   EXPECT_NE(list.body.find("<Key>line%0Abreak</Key>"), std::string::npos);
 }
 
@@ -279,6 +281,9 @@ TEST_F(ServerTest, ListsInPages) {
   EXPECT_EQ(client().get("/b", {}, "continuation-token=zz&list-type=2").xml("Code"),
             "InvalidArgument");
   EXPECT_EQ(client().get("/b", {}, "list-type=2&max-keys=x").xml("Code"), "InvalidArgument");
+  // The first version of the call tells where to go on only with a delimiter.
+  EXPECT_EQ(client().get("/b", {}, "max-keys=1").body.find("NextMarker"), std::string::npos);
+  EXPECT_NE(client().get("/b", {}, "delimiter=%2F&max-keys=1").xml("NextMarker"), "");
 }
 
 TEST_F(ServerTest, AMarkerThatEqualsThePrefixIsAKey) {

@@ -87,8 +87,10 @@ class ListingXml {
 
  private:
   void element(std::string_view name, std::string_view text) {
-    append_xml_element(
-        name, is_encoded_ ? http::encode(text, http::Slash::kKeep) : std::string(text), out_);
+    append_xml_element(name,
+                       is_encoded_ ? http::encode(text, http::Slash::kKeep, http::Plus::kSpace)
+                                   : std::string(text),
+                       out_);
   }
 
   void write_position(const Listing& page) {
@@ -101,8 +103,8 @@ class ListingXml {
     }
     if (form_ == ListForm::kV1) {
       element("Marker", target_.parameter("marker").value_or(""));
-      // S3 tells it with a delimiter only; without one it is the last key.
-      if (page.is_truncated) element("NextMarker", page.last);
+      // Without a delimiter it is the last key, and S3 does not tell it.
+      if (page.is_truncated && target_.parameter("delimiter")) element("NextMarker", page.last);
       return;
     }
     append_xml_element("KeyCount",

@@ -538,7 +538,7 @@ S3Code Service::list_uploads(Exchange& exchange) {
   if (is_truncated) uploads.resize(static_cast<std::size_t>(std::min<std::uint64_t>(*limit, 1000)));
   const bool is_encoded = target.parameter("encoding-type") == "url";
   const auto key_text = [&](const std::string& key) {
-    return is_encoded ? http::encode(key, http::Slash::kKeep) : key;
+    return is_encoded ? http::encode(key, http::Slash::kKeep, http::Plus::kSpace) : key;
   };
   std::string out;
   open_element("ListMultipartUploadsResult", out);
