@@ -68,10 +68,14 @@ struct LoaderOptions {
   std::uint64_t order_memory_bytes = 0;
   /// Epochs that the training loop takes in all: it takes another after epoch e where e + 1 is
   /// less. Reading then goes on into that one while the end of epoch e is delivered, as far as
-  /// memory allows; of orders with lanes only. Blocks that it needs stay in memory: all of a
-  /// dataset that has room, else (and with 0) what room reading takes anyway. 0: not known, and
-  /// nothing is read that nobody may want.
+  /// memory allows; of orders with lanes only. 0: not known, and nothing is read that nobody may
+  /// want.
   std::uint64_t epoch_count = 0;
+  /// Blocks stay in memory for the next epoch: of a dataset that has room all, where epoch_count
+  /// says that one follows; else as much as reading ahead has room anyway. They give way to
+  /// whatever this loader needs memory for, but not to others that share its pool. Without effect
+  /// above a cache that keeps by next use (Store::wants_foresight()).
+  bool keep_in_memory = true;
   /// Batches assembled ahead of the training loop, upper bound. 1 .. 1024.
   std::uint32_t prefetch_batches = 16;
   /// Threads that decompress, unpack and finish batches. 0: one less than the cores, at least 1, at

@@ -399,7 +399,8 @@ void bind_loader(nb::module_& m) {
              const PyRanges& quarantine, std::vector<std::uint32_t> source_blocks,
              std::optional<nb::object> to_arrow, const std::map<std::string, PyDecode>& decode,
              std::uint64_t epochs, std::uint64_t order_memory_bytes,
-             const std::string& cache_decoded, const PyValueCache* value_cache) {
+             const std::string& cache_decoded, const PyValueCache* value_cache,
+             bool keep_in_memory) {
             LoaderOptions options =
                 make_options(batch_size, rank, world_size, order, seed, epoch_end);
             options.window_blocks = window_blocks;
@@ -410,6 +411,7 @@ void bind_loader(nb::module_& m) {
             options.cache_decoded = parse_cache_decoded(cache_decoded);
             if (value_cache != nullptr) options.value_cache = value_cache->values;
             options.order_memory_bytes = order_memory_bytes;
+            options.keep_in_memory = keep_in_memory;
             options.columns = std::move(columns);
             for (const auto& [name, how] : decode) options.decode[name] = how.decode;
             options.on_bad_sample = parse_on_bad_sample(on_bad_sample);
@@ -432,7 +434,7 @@ void bind_loader(nb::module_& m) {
           nb::arg("to_arrow").none() = nb::none(),
           nb::arg("decode") = std::map<std::string, PyDecode>(), nb::arg("epochs") = 0,
           nb::arg("order_memory_bytes") = 0, nb::arg("cache_decoded") = "auto",
-          nb::arg("value_cache").none() = nb::none())
+          nb::arg("value_cache").none() = nb::none(), nb::arg("keep_in_memory") = true)
       .def("bad_samples", &bad_samples)
       .def("set_order_source", &set_order_source, nb::arg("source"))
       .def("column_dtypes", &column_dtypes)

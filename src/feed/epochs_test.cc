@@ -122,6 +122,15 @@ TEST(Epochs, WhatIsKeptIsOfTheRoomThatIsThere) {
   EXPECT_LT(world.received(*loader), 0.95 * kEpochs * stored);
 }
 
+TEST(Epochs, NothingIsKeptThatMayNotBe) {
+  const EpochsWorld world(spec_of(20, 400));
+  auto loader = world.open({.batch_size = 8, .seed = 3, .epoch_count = 2, .keep_in_memory = false});
+  const auto stored = static_cast<double>(world.dataset->stored_bytes());
+  for (int epoch = 0; epoch < 2; ++epoch) finish_epoch(world, *loader);
+  EXPECT_GE(world.received(*loader), 2 * stored);
+  EXPECT_EQ(value_of(*loader, "loader.spared_reads"), 0);
+}
+
 TEST(Epochs, TheLastKeepsNothing) {
   const EpochsWorld world(spec_of(20, 400));
   auto loader = world.open({.batch_size = 8, .seed = 3, .epoch_count = kEpochs});

@@ -96,7 +96,7 @@ class LoaderImpl final : public Loader {
                   .waker = waker_,
                   .fetcher = fetcher_.get(),
                   .kept = kept_.get(),
-                  .keeps_blocks = !store->wants_foresight(),
+                  .keeps_blocks = options_.keep_in_memory && !store->wants_foresight(),
                   .spared_reads = &spared_reads_,
                   .channel = &channel_,
                   .clock = &clock_,

@@ -132,6 +132,7 @@ def _loader(setting: Setting, dataset: Dataset, rank: int, count: int) -> Loader
         seed=setting.seed,
         epoch_end="drop",
         memory=setting.memory_bytes,
+        keep_in_memory=False,  # MLPerf Storage measures storage: each epoch reads its data there.
         prefetch=setting.prefetch,
         columns=["data"] if dataset.format == "raw" else None,
         ragged="arrow" if has_arrow else "list",

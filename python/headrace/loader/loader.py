@@ -114,6 +114,9 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         arrays over the engine's memory (large_binary, large_string, large_list; numbers with nulls), at a
         fraction of the CPU. What Arrow has no type for stays a list.
     :param memory: hard limit of the engine's memory for data, batches that are still in use included.
+    :param keep_in_memory: blocks that the next epoch needs stay in memory until something else needs it: of a
+        dataset that fits into ``memory`` all, where ``epochs`` says that another follows, else as much as
+        reading ahead has room for anyway. Above a cache in a directory nothing is kept twice.
     :param epochs: how many epochs the training takes in all, those before a state included: while the end of
         one is delivered, the next is read already (of the orders headrace and sequential). 0: not known, and
         nothing is read that may never be asked for.

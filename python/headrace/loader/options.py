@@ -35,6 +35,7 @@ class LoaderOptions(DatasetOptions, StoreOptions, total=False):
     epoch_end: str
     ragged: str
     memory: int | str
+    keep_in_memory: bool
     epochs: int
     prefetch: int
     workers: int
@@ -66,6 +67,7 @@ class Options(NamedTuple):
     columns: Sequence[str] | str | None = None
     ragged: str = "list"
     memory: int | str = "4GiB"
+    keep_in_memory: bool = True
     epochs: int = 0
     prefetch: int = 16
     workers: int = 0
@@ -82,7 +84,7 @@ class Options(NamedTuple):
     def checked(self) -> Options:
         """With whole numbers for what is counted and the order's own seed where none is given. Raises
         InvalidArgumentError for what contradicts itself."""
-        for name in ("shuffle", "progress"):
+        for name in ("shuffle", "keep_in_memory", "progress"):
             if getattr(self, name) not in (True, False):
                 raise InvalidArgumentError(f"{name}={getattr(self, name)!r}: expected True or False")
         is_number = isinstance(self.read_timeout, int | float) and not isinstance(self.read_timeout, bool)
@@ -121,6 +123,7 @@ class Options(NamedTuple):
             "window_blocks": self.window,
             "lane_count": self.lanes,
             "epochs": self.epochs,
+            "keep_in_memory": self.keep_in_memory,
             "prefetch": self.prefetch,
             "workers": self.workers,
             "columns": self.column_names(),

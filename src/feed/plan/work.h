@@ -29,8 +29,8 @@ struct FeedParts {
   std::shared_ptr<Waker> waker;
   Fetcher* fetcher = nullptr;
   KeptBlocks* kept = nullptr;
-  /// Blocks stay in memory for later runs. Not where a cache below was told when they will be read
-  /// again: it keeps the right ones only if they are.
+  /// Blocks stay in memory for later runs (LoaderOptions::keep_in_memory). Not where a cache below
+  /// was told when they will be read again: it keeps the right ones only if they are.
   bool keeps_blocks = true;
   Counter* spared_reads = nullptr;  ///< Of blocks that were in memory.
   Finisher* finisher = nullptr;
