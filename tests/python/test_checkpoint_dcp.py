@@ -218,6 +218,18 @@ def test_a_checkpoint_id_is_a_url(tmp_path: Path) -> None:
         dcp.load(state(1), storage_reader=Reader())
 
 
+def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "first")
+    writer, reader = Writer("run"), Reader("run")
+    monkeypatch.chdir(tmp_path / "second")
+    dcp.save(state(1), storage_writer=writer)
+    assert is_state(loaded(reader), 1)
+    assert is_state(loaded(Reader(tmp_path / "first" / "run")), 1)
+    assert not list((tmp_path / "second").iterdir())
+
+
 def test_saving_again_replaces_it_or_is_an_error(tmp_path: Path) -> None:
     for number in (1, 2):
         dcp.save(state(number), storage_writer=Writer(tmp_path))

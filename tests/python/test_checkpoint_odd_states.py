@@ -325,6 +325,23 @@ def test_the_disk_is_not_the_url(tmp_path: Path, local: str) -> None:
     assert not list((tmp_path / "run").iterdir())
 
 
+@pytest.mark.parametrize("has_disk", [False, True])
+def test_a_relative_path_stays_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_disk: bool
+) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "first")
+    with Checkpointer("run", local="disk" if has_disk else None) as checkpointer:
+        monkeypatch.chdir(tmp_path / "second")
+        checkpointer.save(1, {"x": np.ones(3)}).result()
+        checkpointer.verify(1)
+        assert checkpointer.url == str(tmp_path / "first" / "run")
+    assert not list((tmp_path / "second").iterdir())
+    with Checkpointer(tmp_path / "first" / "run") as checkpointer:
+        assert checkpointer.steps() == [1]
+
+
 def test_what_torch_has_saved_loads_into_numpy_and_back(tmp_path: Path) -> None:
     dtypes = ["float32", "float64", "float16", "int64", "uint8", "bool", "complex64"]
     saved = {name: torch.arange(24).reshape(4, 6).to(getattr(torch, name)) for name in dtypes}

@@ -42,7 +42,7 @@ from headrace.errors import (
 )
 from headrace.store.peer_names import STORE_PEERS
 from headrace.store.store import Store, StoreOptions
-from headrace.store.urls import local_path
+from headrace.store.urls import absolute_url, local_path
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -77,7 +77,8 @@ class Checkpointer(live.Closing):
     initialised all ranks save and load together: each writes what it alone has, and its share of what several
     have.
 
-    :param url: any writable store or directory; one run's checkpoints and nothing else.
+    :param url: any writable store or directory; one run's checkpoints and nothing else. A relative path is
+        that of the moment, wherever the process works later.
     :param local: a directory of a disk of this machine, of this run alone: checkpoints are saved there first,
         brought to the URL in the background, also by the next job if this one ends before, and loaded from
         there where they still are. Each node has its own.
@@ -158,8 +159,10 @@ class Checkpointer(live.Closing):
             check_mode(values),
             compression=check_compression(compression),
         )
+        url = absolute_url(url)
         if local is not None:
-            _check_local(os.fspath(local), os.fspath(url))
+            local = absolute_url(local)
+            _check_local(local, url)
         key = read_key(encryption_key)
         self._far = self._place = Place(Store(url, memory=memory, **options), key)
         rules = check_rules(cold)

@@ -15,6 +15,7 @@ from headrace.base.secrets import without_secrets
 from headrace.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 
 __all__ = [
+    "absolute_url",
     "expand_urls",
     "is_hidden",
     "is_pattern",
@@ -353,6 +354,12 @@ def local_path(url: str) -> str | None:
     if not slash or host not in ("", "localhost"):
         raise InvalidArgumentError(f"{url}: a file URL has three slashes, as file:///data/x")
     return f"/{path}"
+
+
+def absolute_url(url: str | os.PathLike[str]) -> str:
+    """The same place, wherever the process works later: a relative path is that of now."""
+    text = os.fspath(url)
+    return os.path.join(os.getcwd(), text) if text and local_path(text) == text else text
 
 
 def public_url(url: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from headrace.checkpoint.place import Place, read_key
 from headrace.errors import InvalidArgumentError
 from headrace.store.store import Store
+from headrace.store.urls import absolute_url
 
 
 class ChosenPlace:
@@ -23,7 +24,7 @@ class ChosenPlace:
         options: dict[str, Any],
         encryption_key: str | None,
     ) -> None:
-        self.url = None if url is None else os.fspath(url)
+        self.url = None if url is None else absolute_url(url)
         self._missing = missing
         self._options = options
         self._key = encryption_key
@@ -31,9 +32,9 @@ class ChosenPlace:
 
     def choose(self, url: str | os.PathLike[str] | None) -> None:
         """From here on; None: the same."""
-        if url is not None and os.fspath(url) != self.url:
+        if url is not None and absolute_url(url) != self.url:
             self.close()
-            self.url = os.fspath(url)
+            self.url = absolute_url(url)
 
     def open(self) -> Place:
         if self.url is None:
