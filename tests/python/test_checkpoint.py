@@ -370,6 +370,33 @@ def test_what_stays_by_the_clock(
         assert checkpointer.steps() == steps
 
 
+@pytest.mark.parametrize(
+    ("keep", "saved", "steps"),
+    [
+        (2, 4, [2, 3, 4]),
+        (2, 5, [4, 5]),
+        (Keep(latest=1, every=3), 4, [3, 4]),
+        (Keep(latest=1, best=1, metric="loss"), 5, [2, 5]),
+        (9, 5, [1, 2, 3, 4, 5]),
+    ],
+)
+def test_what_is_damaged_takes_no_others_place(
+    tmp_path: Path, keep: Any, saved: int, steps: list[int]
+) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        for step in (1, 2, 3):
+            checkpointer.save(step, {"x": np.full(9, step)}, metadata={"loss": 10 - step}).result()
+    (data,) = (tmp_path / "saves").glob("*3-*/*.safetensors")
+    data.write_bytes(data.read_bytes()[:-9] + bytes(9))
+    with Checkpointer(tmp_path, keep=keep) as checkpointer:
+        with pytest.warns(RuntimeWarning, match="loaded step 2, since step 3 cannot be proved"):
+            checkpointer.load()
+        for step in range(4, saved + 1):
+            checkpointer.save(step, {"x": np.full(9, step)}, metadata={"loss": 99}).result()
+    with Checkpointer(tmp_path) as checkpointer:
+        assert checkpointer.steps() == steps
+
+
 def test_keep_says_how_many_of_the_last() -> None:
     with pytest.raises(hr.InvalidArgumentError, match="latest=3"):
         Checkpointer("unused", keep=Keep(every=100))

@@ -347,7 +347,7 @@ class Checkpointer(live.Closing):
                 self._saved[step] = self._keep.about(self._far.manifest(step))
             stay = self._far.pins() | {self._far.latest()}
             stay |= self._held()
-            for step in self._keep.surplus(self._saved):
+            for step in self._keep.surplus(self._saved, self._broken):
                 if step not in stay:
                     if self._near is not None:  # First: what is only there would be brought over again.
                         self._flusher.retire(step)

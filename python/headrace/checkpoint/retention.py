@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import datetime
 from typing import NamedTuple
 
@@ -80,21 +80,26 @@ class Keep(NamedTuple):
         metric = float(value) if isinstance(value, (int, float)) else None
         return Kept(manifest.job, metric, seconds, manifest.number)
 
-    def surplus(self, about: Mapping[int, Kept]) -> list[int]:
-        """Of the steps that there are those that go, in the order in which they were saved."""
+    def surplus(self, about: Mapping[int, Kept], broken: Set[int] = frozenset()) -> list[int]:
+        """Of the steps that there are those that go, in the order in which they were saved. Those that are
+        ``broken`` take no other's place: they go when ``latest`` whole ones were saved after them."""
         if self.latest == 0:
             return []
         steps = in_order(about)
-        wanted = set(steps[-self.latest :])
+        whole = {step: each for step, each in about.items() if step not in broken}
+        last = in_order(whole)[-self.latest :]
+        wanted = set(steps[steps.index(last[0]) :] if len(last) == self.latest else steps)
         if self.every:
             wanted |= {step for step in steps if step % self.every == 0}
         if self.hours and steps:
             since = about[steps[-1]].seconds - self.hours * 3600
             wanted |= {step for step in steps if about[step].seconds >= since}
         if self.every_hours:
-            spans = {about[step].seconds // (self.every_hours * 3600): step for step in reversed(steps)}
+            spans = {
+                about[step].seconds // (self.every_hours * 3600): step for step in reversed(in_order(whole))
+            }
             wanted |= set(spans.values())
-        return [step for step in steps if step not in wanted | self._best(about)]
+        return [step for step in steps if step not in wanted | self._best(whole)]
 
     def _best(self, about: Mapping[int, Kept]) -> set[int]:
         metrics = {step: each.metric for step, each in about.items() if each.metric is not None}
