@@ -38,14 +38,15 @@ def save(job: Job) -> None:
             saving.save(step, {"x": x, "n": step}).result(60)
 
 
-def save_anew(job: Job, step: int, state: dict[str, Any]) -> None:
+def save_anew(job: Job, step: int, state: dict[str, Any], keep: int | None = None) -> None:
     """By one process, which is not among those that load."""
-    with Checkpointer(job.data, group=Group(), **job.options.get("store", {})) as other:
+    with Checkpointer(job.data, group=Group(), keep=keep, **job.options.get("store", {})) as other:
         other.save(step, state, overwrite=True).result(60)
 
 
 class Meeting:
-    """Where rank 0 waits, while rank 1 saves step 2 anew; so often."""
+    """Where rank 0 waits, while rank 1 saves step 2 anew; so often. Or, with ``keep``, steps 3, 4, ..., and
+    lets older ones go."""
 
     def __init__(self, job: Job, rank: int) -> None:
         self._job, self._rank = job, rank
@@ -57,7 +58,8 @@ class Meeting:
             return
         dist.barrier()
         if self._rank == 1:
-            save_anew(self._job, 2, state_of(number, self._job.options.get("x")))
+            keep, state = self._job.options.get("keep"), state_of(number, self._job.options.get("x"))
+            save_anew(self._job, number if keep else 2, state, keep)
         dist.barrier()
 
     def before(self, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -326,6 +326,34 @@ def test_what_is_broken_is_passed_over(tmp_path: Path, what: str, damage: str) -
             checkpointer.load()
 
 
+@pytest.mark.parametrize(("keep", "is_damaged"), [(Keep(latest=1, every=2), False), (3, True)])
+def test_what_is_newest_then_is_loaded_for_what_cannot_be_read(
+    place: Any, monkeypatch: pytest.MonkeyPatch, keep: Any, is_damaged: bool
+) -> None:
+    """While step 3 is read, which is damaged or goes then, a job commits step 4."""
+    url, options = place
+    with Checkpointer(url, keep=keep, **options) as saving, Checkpointer(url, **options) as loading:
+        for step in (2, 3):
+            saving.save(step, {"x": np.full(9, step)}).result()
+        if is_damaged:
+            saving._far.store.delete(saving.info(3).files[0].key)
+        read = loading._read
+
+        def reads(*arguments: Any) -> Any:
+            monkeypatch.setattr(loading, "_read", read)
+            saving.save(4, {"x": np.full(9, 4)}).result()
+            saving.close()
+            return read(*arguments)
+
+        monkeypatch.setattr(loading, "_read", reads)
+        with pytest.warns(RuntimeWarning) if is_damaged else contextlib.nullcontext():
+            assert loading.load()["x"][0] == 4
+        assert [each.step for each in loading.rejected] == [3] * is_damaged
+        with pytest.raises(hr.ChangedError):
+            loading.save(2, {}).result()
+        assert loading.latest() == 4
+
+
 def test_where_nothing_is_it_says_so(checkpointer: Checkpointer) -> None:
     assert checkpointer.latest() is None
     assert checkpointer.steps() == []

@@ -254,7 +254,7 @@ def test_a_store_that_does_not_answer_is_no_empty_store(
     both(save(1), save(1))
     with monkeypatch.context() as patch:
 
-        def fails() -> list[int]:
+        def fails(*_: Any) -> list[int]:
             raise hr.UnavailableError("503")
 
         patch.setattr(first._place, "candidates", fails)

@@ -80,6 +80,16 @@ def test_what_is_replaced_again_and_again_is_an_error_or_passed_over(place: Any)
             assert "step 2 is replaced again and again, it was read 3 times" in error
 
 
+def test_for_what_is_deleted_meanwhile_the_newest_is_loaded(place: Any) -> None:
+    """And nothing is said against it: the job that saves has let it go, for keep=."""
+    rows: list[dict[str, Any]] = [
+        {"at": at, "share": share, "keep": 1, "times": times} for at, share in WAYS for times in (1, 3)
+    ]
+    for row, ranks in zip(rows, loads(place, "load", *rows), strict=True):
+        newest = 2 + row["times"]
+        assert ranks == [[[float(newest)], newest, [], 0]] * WORLD, row
+
+
 @pytest.mark.parametrize("shards", [False, True])
 def test_dcp_reads_one_save_on_all_ranks(place: Any, shards: bool) -> None:
     rows: list[dict[str, Any]] = [

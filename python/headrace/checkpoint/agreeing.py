@@ -37,6 +37,8 @@ class Failure(NamedTuple):
     """Whether an earlier checkpoint is tried."""
     was_replaced: bool
     """Whether the step was saved anew meanwhile, so that it may be whole when it is read again."""
+    was_deleted: bool
+    """Whether the step is gone by now, which says nothing of what it was."""
 
 
 def failure_of(group: Group, place: Place, step: int, attempt: Attempt) -> Failure | None:
@@ -56,9 +58,10 @@ def failure_of(group: Group, place: Place, step: int, attempt: Attempt) -> Failu
         falls_back = all(each["falls_back"] for each in said)
         rank, first = failed[0]
         why = own or error_of(first, f"rank {rank}: {first['error']}")
-        return Failure(why, falls_back, differ or (falls_back and _is_replaced(group, place, step, attempt)))
+        became = _what_became(group, place, step, attempt) if falls_back else ""
+        return Failure(why, falls_back, differ or became == "replaced", became == "deleted")
     if differ and not _have_one_content(group, attempt):
-        return Failure(_differing(place, step, [each["save"] for each in said]), True, True)
+        return Failure(_differing(place, step, [each["save"] for each in said]), True, True, False)
     return None
 
 
@@ -68,15 +71,17 @@ def _have_one_content(group: Group, attempt: Attempt) -> bool:
     return len(set(group.gather("what was loaded", attempt.manifest.content))) == 1
 
 
-def _is_replaced(group: Group, place: Place, step: int, attempt: Attempt) -> bool:
-    """Whether the step is another save by now than the one that rank 0 has tried."""
-    is_other = False
+def _what_became(group: Group, place: Place, step: int, attempt: Attempt) -> str:
+    """Of the step that rank 0 has tried: it was "replaced" by another save, or "deleted"; "": neither."""
+    became = ""
     if group.rank == 0:
         try:
-            is_other = attempt.save not in ("", place.manifest(step).save)
-        except HeadraceError:  # It is gone, or as broken as it was.
-            is_other = False
-    return bool(group.broadcast("is it replaced", is_other))
+            became = "" if attempt.save in ("", place.manifest(step).save) else "replaced"
+        except NotFoundError:
+            became = "deleted"
+        except HeadraceError:  # It is as broken as it was.
+            pass
+    return str(group.broadcast("what became of it", became))
 
 
 def _differing(place: Place, step: int, saves: list[str]) -> CorruptError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsFloat
 
@@ -52,7 +52,8 @@ __all__ = ["Checkpointer", "Rejected"]
 _log = logging.getLogger("headrace.checkpoint")
 
 _READINGS = 3
-"""So often a step is read that is replaced each time before all ranks have read it."""
+"""So often a step is read that is replaced each time before all ranks have read it, or another where each is
+deleted before."""
 
 
 class Rejected(NamedTuple):
@@ -432,7 +433,8 @@ class Checkpointer(live.Closing):
 
         Without ``step`` the checkpoint that was committed last; where it cannot be proved, the last one
         before that can, on all ranks the same, with a warning; :attr:`rejected` says why. A step that is
-        replaced meanwhile is read again: all ranks have the same save.
+        replaced meanwhile is read again, and for one that is deleted meanwhile that which is the last one
+        then: all ranks have the same save.
 
         :param into: a state of the same structure whose arrays are filled in place, whatever part of each
             this rank has: the mesh may be another than that of the save. What has ``load_state_dict()`` in
@@ -449,12 +451,8 @@ class Checkpointer(live.Closing):
         """
         self._check_open()
         self.rejected = []
-        given = [check_step(step)] if step is not None else None
-        steps = self._group.gather("candidates", self._candidates(given))[0]
-        raise_told(steps)
-        if not steps:
-            raise NotFoundError(f"{self.url}: has no checkpoint")
-        for each in self._in_turn(steps):
+        given, deleted = None if step is None else check_step(step), 0
+        while (each := given if given is not None else self._newest(self.rejected)) is not None:
             read = self._read_by_all(each, into, partial)
             if isinstance(read, Attempt):
                 if self.rejected:
@@ -467,11 +465,17 @@ class Checkpointer(live.Closing):
                 assert read.manifest is not None
                 self._loaded = each, read.manifest.metadata
                 return _deliver(into, read.state)
-            if step is not None or not read.falls_back:
+            if given is not None or not read.falls_back:
                 raise read.why
+            if read.was_deleted and deleted < _READINGS:
+                deleted += 1
+                _log.info("%s: step %d was deleted while it was read: %s", self.url, each, read.why)
+                continue
             self.rejected.append(Rejected(each, str(read.why)))
             self._broken.add(each)
             self._trust_nothing_earlier()
+        if not self.rejected:
+            raise NotFoundError(f"{self.url}: has no checkpoint")
         reasons = "; ".join(f"step {each.step}: {each.why}" for each in self.rejected)
         raise CorruptError(f"{self.url}: no checkpoint can be proved: {reasons}")
 
@@ -507,22 +511,15 @@ class Checkpointer(live.Closing):
         if odd:
             warnings.warn(odd, RuntimeWarning, stacklevel=2)
 
-    def _in_turn(self, candidates: list[int]) -> Iterator[int]:
-        """In the order in which to try them, on all ranks the same; what that of the others is, is asked when
-        the first was not the one."""
-        yield candidates[0]
-        if len(candidates) > 1:
-            others: Any = candidates[1:]
-            if self._group.rank == 0:
-                others = self._told_by_rank_0(lambda: self._place.newest_first(candidates[1:]))
-            others = self._group.gather("order of candidates", others)[0]
-            raise_told(others)
-            yield from others
+    def _newest(self, rejected: Sequence[Rejected] = ()) -> int | None:
+        """The step that was committed last, but for those that were rejected; on all ranks the same."""
 
-    def _candidates(self, given: list[int] | None) -> Any:
-        if given is not None or self._group.rank != 0:
-            return given or []
-        return self._told_by_rank_0(self._place.candidates)
+        def ask() -> Any:
+            return self._place.candidates({each.step for each in rejected})[:1]
+
+        said = self._group.broadcast("newest", self._told_by_rank_0(ask) if self._group.rank == 0 else None)
+        raise_told(said)
+        return said[0] if said else None
 
     def _read_by_all(self, step: int, into: Any, partial: bool) -> Attempt | Failure:
         """By all ranks the same save of a step: one that is replaced meanwhile is read again."""
@@ -592,9 +589,7 @@ class Checkpointer(live.Closing):
 
     def latest(self) -> int | None:
         """The step that ``load()`` tries first; None: there is no checkpoint. The same on all ranks."""
-        candidates = self._group.gather("latest", self._candidates(None))[0]
-        raise_told(candidates)
-        return candidates[0] if candidates else None
+        return self._newest()
 
     def info(self, step: int) -> Manifest:
         """What a checkpoint consists of."""

@@ -360,9 +360,10 @@ class Place:
             return True
         return not other.comes_after(manifest)
 
-    def candidates(self) -> list[int]:
-        """Steps: first the one that was committed last. The others are in no order: see newest_first()."""
-        steps, latest = self.steps(), self.latest()
+    def candidates(self, passed: Set[int] = frozenset()) -> list[int]:
+        """Steps, but for those that were ``passed`` over: first the one that was committed last. The others
+        are in no order: see newest_first()."""
+        steps, latest = [step for step in self.steps() if step not in passed], self.latest()
         if latest not in steps:
             return self.newest_first(steps)
         return [latest, *(step for step in reversed(steps) if step != latest)]
