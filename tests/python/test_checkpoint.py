@@ -267,6 +267,14 @@ def test_a_step_is_saved_once(checkpointer: Checkpointer) -> None:
     assert left == {manifest.save}
 
 
+def test_a_save_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, {"x": np.ones(3)}).result()
+        with pytest.raises(hr.ChangedError):
+            checkpointer.save(1, {"x": np.zeros(3)}).result()
+        assert [path.name for path in (tmp_path / "saves").iterdir()] == [checkpointer.info(1).save]
+
+
 def test_the_job_that_came_last_saves(place: Any) -> None:
     url, options = place
     with Checkpointer(url, **options) as old, Checkpointer(url, **options) as new:

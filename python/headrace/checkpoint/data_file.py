@@ -195,3 +195,4 @@ class DataFileWriter:
                 self._place.store.delete(key)
             except HeadraceError:
                 return
+        self._place.delete_empty(self._save)

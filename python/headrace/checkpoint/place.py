@@ -483,11 +483,15 @@ class Place:
         found = [info for info in self.objects(f"saves/{save}/") if info.key not in keep]
         if found:
             self.store.delete_many(info.key for info in found)
+        self.delete_empty(save)
+        return sum(info.size for info in found)
+
+    def delete_empty(self, save: str) -> None:
+        """Deletes the directory of a save that has no files any more, where there are directories."""
         directory = local_path(self.url)
         if directory is not None:
             with contextlib.suppress(OSError):  # Another rank was faster, or somebody put something there.
                 os.rmdir(os.path.join(directory, "saves", save))
-        return sum(info.size for info in found)
 
     # --- Pins ---
 
