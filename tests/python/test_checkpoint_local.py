@@ -218,17 +218,24 @@ def test_it_may_be_killed_between_any_two_writes(tmp_path: Path, far: Any) -> No
 
 
 def leave_on_the_disk(
-    near: Path, far: Any, step: int, monkeypatch: pytest.MonkeyPatch, *, content: int = 0, **options: Any
+    near: Path,
+    far: Any,
+    step: int,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    content: int = 0,
+    overwrite: bool = True,
+    **options: Any,
 ) -> None:
-    """As a job does that is killed before it brings a checkpoint over; with ``content`` one that replaces
-    another."""
+    """As a job does that is killed before it brings a checkpoint over; with ``content`` another than the step
+    tells. By default it replaces what is there."""
 
     def killed(self: Flusher, *_: Any, **__: Any) -> None:
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patch, open_both(near, far, **options) as checkpointer:
         patch.setattr(Flusher, "flush", killed)
-        handle = checkpointer.save(step, state(content or step), overwrite=content != 0)
+        handle = checkpointer.save(step, state(content or step), overwrite=overwrite)
         handle.wait("local")
         with pytest.raises(RuntimeError, match="killed"):
             handle.result()
@@ -463,6 +470,49 @@ def test_what_was_not_to_replace_another_never_does(
         checkpointer._sweep(checkpointer._far.highest_fence())
     assert "still on the local disk" not in caplog.text
     assert len(list((near / "saves").iterdir())) == 1
+
+
+@pytest.mark.parametrize("differential", [False, True])
+def test_a_save_does_not_replace_one_that_waits_on_the_disk(
+    near: Path, far: Any, monkeypatch: pytest.MonkeyPatch, differential: bool
+) -> None:
+    real, may_go = Flusher.flush, threading.Event()
+
+    def flush(self: Flusher, *arguments: Any, **options: Any) -> Any:
+        assert may_go.wait(60)
+        return real(self, *arguments, **options)
+
+    monkeypatch.setattr(Flusher, "flush", flush)
+    with open_both(near, far, differential=differential) as checkpointer:
+        first = checkpointer.save(7, state(7))
+        first.wait("local")
+        with pytest.raises(hr.ChangedError, match=r"step 7 was saved before .*overwrite=True"):
+            checkpointer.save(7, state(1)).wait("local")
+        may_go.set()
+        first.result()
+        with pytest.raises(hr.ChangedError, match="step 7 was saved before"):
+            checkpointer.save(7, state(2)).result()
+        assert is_state(checkpointer.load(), 7)
+    with Checkpointer("s3://bucket/run", **far) as checkpointer:
+        checkpointer.verify(7)
+        assert is_state(checkpointer.load(), 7)
+
+
+def test_what_a_killed_job_was_not_to_replace_stays(
+    near: Path, far: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Checkpointer("s3://bucket/run", **far) as checkpointer:
+        checkpointer.save(1, state(1)).result()
+    leave_on_the_disk(near, far, 1, monkeypatch, content=7, overwrite=False)
+    with open_both(near, far) as checkpointer:
+        checkpointer.save(2, state(2)).result()
+        assert is_state(checkpointer.load(1), 1)
+    assert "step 1, which an earlier job has left, is not brought over" in caplog.text
+    assert at(near) == [2]
+    assert len(list((near / "saves").iterdir())) == 1
+    with Checkpointer("s3://bucket/run", **far) as checkpointer:
+        checkpointer.verify(1)
+        assert is_state(checkpointer.load(1), 1)
 
 
 def test_what_was_saved_later_at_the_store_is_not_replaced(

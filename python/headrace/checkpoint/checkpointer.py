@@ -237,12 +237,7 @@ class Checkpointer(live.Closing):
             step,
             lambda: self._state_after_unseen(state),
             notes,
-            # The disk is this job's: what an earlier one left there under the same step gives way.
-            self._options._replace(
-                overwrite=overwrite or self._near is not None,
-                is_fenced=self._near is None,
-                number=self._number,
-            ),
+            self._options._replace(overwrite=overwrite, is_fenced=self._near is None, number=self._number),
             self._watch,
             self._reuse,
         )

@@ -160,8 +160,8 @@ class Flusher:
             return True  # Its files may be.
 
     def _left(self) -> list[tuple[str, bool]]:
-        """Manifests of what was here and is not at the URL, oldest first; each with whether it replaces
-        another there."""
+        """Manifests of what was here and is to be brought over, oldest first; each with whether it replaces
+        another there. One that was not to replace what is there goes."""
         left: list[tuple[str, bool]] = []
         try:
             versions = self._versions() if self._found else {}
@@ -170,8 +170,18 @@ class Flusher:
             return left
         for each in sorted(self._found, key=lambda each: each.order):
             try:
-                if not self._is_there(each, versions):
-                    left.append((each.encode().decode(), each.step in versions))
+                if self._is_there(each, versions):
+                    continue
+                if each.step in versions and not each.overwrites:
+                    _log.warning(
+                        "%s: step %d, which an earlier job has left, is not brought over: the URL has "
+                        "another save of it, which it was not to replace (overwrite=True)",
+                        self._near.url,
+                        each.step,
+                    )
+                    self._refuse(each)
+                    continue
+                left.append((each.encode().decode(), each.step in versions))
             except HeadraceError as error:
                 self._warn_of_left(error)
         return left

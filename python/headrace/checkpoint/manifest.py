@@ -115,6 +115,8 @@ class Manifest(NamedTuple):
     """Of its data files."""
     number: int = 0
     """Of the save among those of its job, rising; 0: it is not known."""
+    overwrites: bool = False
+    """Whether it was to replace what had its step: whoever brings it over from the local disk does so."""
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -162,7 +164,7 @@ class Manifest(NamedTuple):
         return hashlib.sha256(self._without_ids().encode()).hexdigest()
 
     def _without_ids(self) -> Manifest:
-        return self.renamed("")._replace(job=0, number=0)
+        return self.renamed("")._replace(job=0, number=0, overwrites=False)
 
     def renamed(self, save: str) -> Manifest:
         """As it is called under another save id, with copies of earlier files of its own."""
@@ -228,6 +230,7 @@ class Manifest(NamedTuple):
             "save": self.save,
             "job": self.job,
             "number": self.number,
+            **({"overwrites": True} if self.overwrites else {}),
             "world_size": self.world_size,
             "created": self.created,
             "metadata": self.metadata,
@@ -290,6 +293,7 @@ class Manifest(NamedTuple):
             body["job"],
             compression,
             body.get("number", 0),
+            body.get("overwrites", False),
         )
 
 

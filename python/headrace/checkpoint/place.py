@@ -252,13 +252,13 @@ class Place:
     def replacing(self, manifest: Manifest, overwrite: bool) -> Iterator[Manifest | None]:
         """Around a commit and its checks: when all went well, the files of what it has replaced go. Those
         that cannot be deleted are swept by a later job. Gives what is replaced."""
-        old = self._readable(manifest.step) if overwrite else None
+        old = self.readable(manifest.step) if overwrite else None
         yield old
         if old is not None and old.save != manifest.save:
             with contextlib.suppress(HeadraceError):
                 self.delete_files(old)
 
-    def _readable(self, step: int) -> Manifest | None:
+    def readable(self, step: int) -> Manifest | None:
         """None: there is no manifest that can be read."""
         key = step_key(step)
         try:

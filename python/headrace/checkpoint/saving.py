@@ -147,7 +147,7 @@ class Saving:
             error = raised
         self._reuse, self._held = reuse, None
         # What replaces another builds upon nothing: if that went meanwhile, both would be lost.
-        if reuse is not None and not (options.overwrite and options.is_fenced):
+        if reuse is not None and not options.overwrite:
             self._held = reuse.hold(step)
         try:
             self._agree(error, tree, arrays, metadata, planner)
@@ -304,7 +304,16 @@ class Saving:
             self._fence,
             self._options.compression,
             self._options.number,
+            self._options.overwrite,
         )
+
+    def _gives_way(self) -> bool:
+        """Whether what has the step may be replaced without a word: what an earlier job has left on the disk
+        of this one. Whether the URL has another is asked when this is brought over."""
+        if self._options.is_fenced:
+            return False
+        there = self._place.readable(self.step)
+        return there is None or there.job != self._fence
 
     def _commit(self, manifest: Manifest) -> None:
         if self._options.is_fenced:
@@ -313,7 +322,7 @@ class Saving:
         try:
             self._version = self._place.publish(
                 manifest,
-                overwrite=self._options.overwrite,
+                overwrite=self._options.overwrite or self._gives_way(),
                 check=self._options.check,
                 fence=self._fence if self._options.is_fenced else None,
                 base=self._base if manifest.earlier else None,
