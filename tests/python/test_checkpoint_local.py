@@ -472,6 +472,50 @@ def test_what_was_not_to_replace_another_never_does(
     assert len(list((near / "saves").iterdir())) == 1
 
 
+@pytest.mark.parametrize("at", ["before", "between data and index"])
+@pytest.mark.parametrize("world", [1, 2])
+def test_what_is_replaced_on_the_disk_fails_no_other_save(
+    tmp_path: Path, far: Any, monkeypatch: pytest.MonkeyPatch, at: str, world: int
+) -> None:
+    """The first is brought over when the second is on the disk."""
+    real, is_there = Flusher._copy_file, threading.Event()
+
+    def waits(self: Flusher, *arguments: Any) -> None:
+        if at == "before":
+            assert is_there.wait(60)
+        real(self, *arguments)
+
+    def index_bytes(self: Place, file: Any) -> bytes:
+        assert is_there.wait(60)
+        return real_index_bytes(self, file)
+
+    real_index_bytes = Place.index_bytes
+    monkeypatch.setattr(Flusher, "_copy_file", waits)
+    monkeypatch.setattr(Place, "index_bytes", index_bytes)
+    values = Values()
+
+    def run(rank: int) -> None:
+        group = Group(rank, world, values if world > 1 else None, 60.0)
+        with open_both(tmp_path / "disk", far, group=group) as checkpointer:
+            first = checkpointer.save(1, state(1))
+            second = checkpointer.save(1, state(5), overwrite=True)
+            second.wait("local")
+            is_there.set()
+            second.result()
+            checkpointer.save(2, state(2)).result()
+            checkpointer.wait()
+            with pytest.raises(hr.ChangedError, match="step 1 was saved again with overwrite=True"):
+                first.result()
+
+    with ThreadPoolExecutor(world) as threads:
+        for each in [threads.submit(run, rank) for rank in range(world)]:
+            each.result()
+    with Checkpointer("s3://bucket/run", **far) as checkpointer:
+        assert checkpointer.steps() == [1, 2]
+        checkpointer.verify(1)
+        assert is_state(checkpointer.load(1), 5)
+
+
 @pytest.mark.parametrize("differential", [False, True])
 def test_a_save_does_not_replace_one_that_waits_on_the_disk(
     near: Path, far: Any, monkeypatch: pytest.MonkeyPatch, differential: bool

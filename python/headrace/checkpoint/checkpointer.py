@@ -296,7 +296,9 @@ class Checkpointer(live.Closing):
     def _flush(self, manifest: Manifest, handle: SaveHandle, overwrite: bool) -> None:
         assert self._fence is not None
         try:
-            self._flusher.flush(manifest, self._fence, overwrite=overwrite)
+            if not self._flusher.flush(manifest, self._fence, overwrite=overwrite):
+                handle._supersede()
+                return
         except Exception as error:
             _log.error("checkpoint of step %d is on the local disk only: %s", manifest.step, error)
             handle._fail(error)
@@ -417,9 +419,14 @@ class Checkpointer(live.Closing):
         return _values_of(state)
 
     def wait(self) -> None:
-        """Until all saves are checkpoints. Raises what went wrong with the first that is none."""
+        """Until all saves are checkpoints, or were replaced before. Raises what went wrong with the first
+        that is neither."""
         for handle in self._saves:
-            handle.wait("remote")
+            try:
+                handle.wait("remote")
+            except ChangedError:
+                if not handle._is_superseded:
+                    raise
 
     # --- Loading ---
 

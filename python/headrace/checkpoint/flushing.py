@@ -74,12 +74,14 @@ class Flusher:
         self._sweep_at = math.inf  # By time.monotonic(); inf also when it was done.
         self._settled = 0  # Jobs below it have ended long ago; 0 also when what they have left was deleted.
 
-    def flush(self, manifest: Manifest, fence: int, *, overwrite: bool) -> None:
-        """Raises what went wrong, on all ranks. What resume() has brought over gives way, as it would have if
-        this had been saved a moment sooner."""
+    def flush(self, manifest: Manifest, fence: int, *, overwrite: bool) -> bool:
+        """False: it was not brought over, since a later save has taken its place on the disk. Raises what
+        went wrong, on all ranks. What resume() has brought over gives way, as it would have if this had been
+        saved a moment sooner."""
         overwrite = overwrite or manifest.step in self._resumed
         try:
-            self._copy(manifest, manifest, fence, overwrite, manifest.save)
+            if not self._copy(manifest, manifest, fence, overwrite, manifest.save):
+                return False
         except Exception:
             if manifest.save not in self._refused:
                 self._behind.append((manifest, overwrite))
@@ -96,6 +98,7 @@ class Flusher:
             except HeadraceError as error:
                 _log.warning("checkpoint of step %d is still on the local disk only: %s", each.step, error)
                 self._behind.append((each, replaces))
+        return True
 
     def resume(self, fence: int) -> None:
         """Brings over what an earlier job has left; under a save id of this job, for what others have begun
@@ -111,7 +114,10 @@ class Flusher:
             manifest = Manifest.decode(text.encode(), f"{self._near.url}, of an earlier job")
             target = manifest.renamed(str(SaveId(fence, manifest.step, token)))
             try:
-                self._copy(manifest, target, fence, replaces, f"{fence}/{manifest.save}", is_late=True)
+                if not self._copy(
+                    manifest, target, fence, replaces, f"{fence}/{manifest.save}", is_late=True
+                ):
+                    continue
                 self._resumed.add(manifest.step)
                 _log.info(
                     "brought the checkpoint of step %d over, which an earlier job had left", manifest.step
@@ -158,6 +164,13 @@ class Flusher:
             return False
         except HeadraceError:
             return True  # Its files may be.
+
+    def _is_replaced_here(self, manifest: Manifest) -> bool:
+        """Whether another save has taken its step on the disk, and so its files have gone or go."""
+        try:
+            return self._near.manifest(manifest.step).save != manifest.save
+        except HeadraceError:  # It was lost, or deleted.
+            return False
 
     def _left(self) -> list[tuple[str, bool]]:
         """Manifests of what was here and is to be brought over, oldest first; each with whether it replaces
@@ -234,9 +247,10 @@ class Flusher:
         attempt: str,
         *,
         is_late: bool = False,
-    ) -> None:
-        """``target``: as it is called there. ``attempt``: a name that no other has. ``is_late``: later ones
-        may have been brought over before."""
+    ) -> bool:
+        """False: it could not be brought over, since another has taken its place on the disk. ``target``: as
+        it is called there. ``attempt``: a name that no other has. ``is_late``: later ones may have been
+        brought over before."""
         # What replaces another refers to nothing: if that went meanwhile, both would be lost.
         arrived = None if is_late or overwrite else self._arrived
         has = [self._near.store.exists(file.key) for file in manifest.files]
@@ -256,7 +270,7 @@ class Flusher:
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
         reports = self._group.gather("flush report", {"error": error}, attempt)
-        outcome: dict[str, Any] = {"error": "", "surplus": []}
+        outcome: dict[str, Any] = {"error": "", "surplus": [], "is_replaced": False}
         version = ""
         if not is_late:
             self._arrived = None
@@ -272,9 +286,12 @@ class Flusher:
                 outcome["surplus"] = self._surplus() + _needed_by_none([each["old"] for each in said])
         except Exception as raised:
             outcome["error"] = str(raised)
-            if self._group.world_size == 1:
+            outcome["is_replaced"] = self._group.rank == 0 and self._is_replaced_here(manifest)
+            if self._group.world_size == 1 and not outcome["is_replaced"]:
                 raise
         outcomes = self._group.gather("flush outcome", outcome, attempt)
+        if outcomes[0]["is_replaced"]:
+            return False
         raise_first("the checkpoint was not brought over", outcomes)
         if not is_late and (version or self._group.rank != 0):
             base = Base(target.step, target.save, version, {})
@@ -288,6 +305,7 @@ class Flusher:
                 self._near.delete_save(save, set(keep))
         except HeadraceError as error:
             self._warn_of_surplus(error)
+        return True
 
     def _copy_file(self, file: DataFile, there: DataFile, known: frozenset[str]) -> None:
         """``known``: keys of files that are there."""

@@ -6,7 +6,7 @@ import threading
 from typing import Literal, TypeAlias
 
 from headrace.checkpoint.manifest import Manifest
-from headrace.errors import DeadlineError, InvalidArgumentError
+from headrace.errors import ChangedError, DeadlineError, InvalidArgumentError
 
 __all__ = ["LEVELS", "Level", "SaveHandle", "check_level"]
 
@@ -28,7 +28,7 @@ class SaveHandle:
         self._reached = 0
         self._error: Exception | None = None
         self._manifest: Manifest | None = None
-        self._is_seen = False
+        self._is_seen = self._is_superseded = False
 
     def wait(self, level: Level = "remote", timeout: float | None = None) -> None:
         """Until the save has come so far. Raises what went wrong with it, or DeadlineError after ``timeout``
@@ -67,6 +67,15 @@ class SaveHandle:
     def _fail(self, error: Exception) -> None:
         with self._changed:
             self._error = error
+            self._changed.notify_all()
+
+    def _supersede(self) -> None:
+        """Another save of this job has replaced it on the local disk: nobody needs to look at that."""
+        with self._changed:
+            self._is_seen = self._is_superseded = True
+            self._error = ChangedError(
+                f"step {self.step} was saved again with overwrite=True, before this save of it was at the URL"
+            )
             self._changed.notify_all()
 
     def _unseen_error(self) -> Exception | None:
