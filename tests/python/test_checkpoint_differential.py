@@ -233,6 +233,64 @@ def test_what_replaces_a_step_leaves_what_others_need(run: Path) -> None:
         assert files_of(checkpointer) == needed_by(checkpointer)
 
 
+@pytest.mark.parametrize("is_first_there", [True, False])
+def test_what_is_being_replaced_is_not_built_upon(
+    run: Path, monkeypatch: pytest.MonkeyPatch, is_first_there: bool
+) -> None:
+    """The third save begins when the first is there and the second, which replaces it, is not."""
+    may_commit = [threading.Event() for _ in range(4)]
+    commit, calls = Place.commit, iter(may_commit)
+
+    def late(self: Place, manifest: Any, **more: Any) -> str:
+        assert next(calls).wait(60)
+        return commit(self, manifest, **more)
+
+    monkeypatch.setattr(Place, "commit", late)
+    with opened(run) as checkpointer:
+        first = checkpointer.save(1, frozen(1))
+        if is_first_there:
+            may_commit[0].set()
+            first.result()
+        checkpointer.save(1, frozen(2), overwrite=True)
+        may_commit[0].set()
+        first.result()
+        third = checkpointer.save(2, frozen(3))
+        for each in may_commit:
+            each.set()
+        assert not third.result().earlier
+        checkpointer.wait()
+        assert checkpointer.steps() == [1, 2]
+        assert [checkpointer.load(step)["adapter"][0] for step in (1, 2)] == [2, 3]
+        assert checkpointer.save(3, frozen(4)).result().saves >= {third.result().save}
+
+
+@pytest.mark.parametrize("has_disk", [False, True])
+def test_what_is_deleted_stays_for_saves_under_way(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_disk: bool
+) -> None:
+    is_deleting = threading.Event()
+    commit, check = Place.commit, Place.check_not_pinned
+
+    def late(self: Place, manifest: Any, **more: Any) -> str:
+        assert is_deleting.wait(60)
+        return commit(self, manifest, **more)
+
+    def checks(self: Place, step: int) -> None:
+        check(self, step)
+        if step == 1:
+            is_deleting.set()
+
+    with opened(run, local=tmp_path / "disk" if has_disk else None) as checkpointer:
+        checkpointer.save(1, frozen(1)).result()
+        monkeypatch.setattr(Place, "commit", late)
+        monkeypatch.setattr(Place, "check_not_pinned", checks)
+        second = checkpointer.save(2, frozen(2))
+        checkpointer.delete(1)
+        assert second.result().earlier
+        assert checkpointer.steps() == [2]
+        checkpointer.verify(2)
+
+
 def test_what_is_deleted_is_not_built_upon(run: Path) -> None:
     with opened(run) as checkpointer:
         checkpointer.save(1, frozen(1)).result()

@@ -615,8 +615,19 @@ class Checkpointer(live.Closing):
             self._reuse.renew(None)
 
     def delete(self, step: int) -> None:
-        """Deletes a checkpoint. Raises InvalidArgumentError where it is pinned."""
+        """Deletes a checkpoint; with ``differential=True`` when the saves under way, which may build upon it,
+        have ended. Raises InvalidArgumentError where it is pinned."""
+        self._check_open()
         self._far.check_not_pinned(check_step(step))
+        if self._reuse is None:
+            self._delete(step)
+            return
+        last = self._worker if self._near is None else self._flush_worker
+        # A save hands itself on to the last of them before the next call of the first.
+        self._worker.submit(lambda: None).result()
+        last.submit(self._delete, step).result()
+
+    def _delete(self, step: int) -> None:
         if self._reuse is not None:
             self._reuse.forget(step)
         for place in filter(None, (self._near, self._far)):  # What is on the disk only is brought over again.

@@ -90,12 +90,22 @@ class Reuse:
         self._lock = threading.Lock()
         self._base: Base | None = None
         self._held: list[Base] = []
+        self._replaced: list[int] = []
+
+    def begin_replacing(self, step: int) -> None:
+        """A save is under way that replaces it: until end_replacing() none that begins builds upon it."""
+        with self._lock:
+            self._replaced.append(step)
+
+    def end_replacing(self, step: int) -> None:
+        with self._lock:
+            self._replaced.remove(step)
 
     def hold(self, step: int) -> Base | None:
         """What a save of ``step`` may build upon, until release(): not what it would replace."""
         with self._lock:
             base = self._base
-            if base is None or base.step == step:
+            if base is None or base.step == step or base.step in self._replaced:
                 return None
             self._held.append(base)
             return base

@@ -147,7 +147,9 @@ class Saving:
             error = raised
         self._reuse, self._held = reuse, None
         # What replaces another builds upon nothing: if that went meanwhile, both would be lost.
-        if reuse is not None and not options.overwrite:
+        if reuse is not None and options.overwrite:
+            reuse.begin_replacing(step)
+        elif reuse is not None:
             self._held = reuse.hold(step)
         try:
             self._agree(error, tree, arrays, metadata, planner)
@@ -266,7 +268,9 @@ class Saving:
         self._reuse.renew(base if is_known else None)
 
     def _release(self) -> None:
-        if self._reuse is not None:
+        if self._reuse is not None and self._options.overwrite:
+            self._reuse.end_replacing(self.step)
+        elif self._reuse is not None:
             self._reuse.release(self._held)
         self._held = None
 
