@@ -3,6 +3,7 @@ name."""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,19 @@ def test_what_cannot_be_saved_is_told_before_anything_is_written(
             checkpointer.save(1, {"w": torch.ones(3), "x": value()})
         assert not list(tmp_path.glob("saves/*"))
         checkpointer.save(2, {"w": torch.ones(3)}).result()
+
+
+def test_metadata_is_what_it_was_when_it_was_saved(tmp_path: Path) -> None:
+    metadata: dict[str, Any] = {"loss": [1.5], "shape": (2, 3)}
+    with Checkpointer(tmp_path) as checkpointer:
+        may_end = threading.Event()
+        checkpointer._worker.submit(may_end.wait, 60)
+        handle = checkpointer.save(1, {"w": np.ones(3)}, metadata=metadata)
+        metadata["loss"].append({"no": object()})
+        may_end.set()
+        assert handle.result().metadata == checkpointer.info(1).metadata == {"loss": [1.5], "shape": [2, 3]}
+        with pytest.raises(hr.InvalidArgumentError, match="metadata= cannot be written as JSON: Object of"):
+            checkpointer.save(2, {"w": np.ones(3)}, metadata=metadata)
 
 
 def test_metadata_that_utf8_cannot_say_is_an_error(tmp_path: Path) -> None:

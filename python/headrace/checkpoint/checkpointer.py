@@ -31,7 +31,6 @@ from headrace.checkpoint.reuse import Reuse
 from headrace.checkpoint.saving import Planner, Saving, bytes_to_write
 from headrace.checkpoint.sharing import SharedReads, check_share_reads, is_shared
 from headrace.checkpoint.told import raise_told, told
-from headrace.checkpoint.tree import metadata_as_dict
 from headrace.checkpoint.values import ValueWatch, check_mode
 from headrace.errors import (
     ChangedError,
@@ -216,14 +215,15 @@ class Checkpointer(live.Closing):
         Returns when the state may change again, and goes on in the background: ``handle.result()`` waits
         until there is a checkpoint. An error of an earlier save that nobody has looked at is raised here.
 
-        :param metadata: JSON of your own (loss, version), shown by ``headrace ckpt`` and used by ``Keep``.
+        :param metadata: JSON of your own (loss, version), as it is now: shown by ``headrace ckpt``, and used
+            by ``Keep``.
         :param overwrite: replaces the checkpoint of the same step, at once; else that is a ChangedError. One
             that load() has passed over, since it cannot be proved, is replaced anyway.
         :param wait: for which level; None: returns at once, and nothing of the state may change before
             ``handle.wait("staged")``.
         """
         self._check_open()
-        step, notes = check_step(step), metadata_as_dict(metadata)
+        step = check_step(step)
         if wait is not None:
             check_level(wait, "wait")
         fence = self._take_fence()
@@ -236,7 +236,7 @@ class Checkpointer(live.Closing):
             self._planner,
             step,
             lambda: self._state_after_unseen(state),
-            notes,
+            metadata,
             self._options._replace(overwrite=overwrite, is_fenced=self._near is None, number=self._number),
             self._watch,
             self._reuse,

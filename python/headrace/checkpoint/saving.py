@@ -27,7 +27,7 @@ from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Had, Plan, had, make_plan
 from headrace.checkpoint.reuse import Base, Comparison, Reuse
 from headrace.checkpoint.told import raise_first, told
-from headrace.checkpoint.tree import DICTS, Node, check_metadata, flatten
+from headrace.checkpoint.tree import DICTS, Node, copied_metadata, flatten
 from headrace.checkpoint.values import ValueWatch
 from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, UnavailableError
 
@@ -126,7 +126,7 @@ class Saving:
         planner: Planner,
         step: int,
         state: Callable[[], Any],
-        metadata: Mapping[str, Any],
+        metadata: Mapping[str, Any] | None,
         options: SaveOptions,
         watch: ValueWatch,
         reuse: Reuse | None = None,
@@ -136,11 +136,11 @@ class Saving:
         all do, and so they go on together."""
         self._place, self._group, self._fence, self._options = place, group, fence, options
         self.step, self._watch = step, watch
-        error, tree, arrays = None, None, {}
+        error, tree, arrays, notes = None, None, {}, {}
         try:
             tree, found = flatten(state(), options.allow_pickle)
             arrays = {name: describe(name, value) for name, value in found.items()}
-            check_metadata(metadata)
+            notes = copied_metadata(metadata)
         except Exception as raised:
             if group.world_size == 1:
                 raise
@@ -152,7 +152,7 @@ class Saving:
         elif reuse is not None:
             self._held = reuse.hold(step)
         try:
-            self._agree(error, tree, arrays, metadata, planner)
+            self._agree(error, tree, arrays, notes, planner)
         except BaseException:
             self._release()
             raise

@@ -29,11 +29,10 @@ __all__ = [
     "Path",
     "Template",
     "adopt",
-    "check_metadata",
+    "copied_metadata",
     "differences",
     "flatten",
     "is_array",
-    "metadata_as_dict",
     "only_saved",
     "overlay",
     "paths_of",
@@ -198,19 +197,17 @@ def _checked(value: Any, path: tuple[str, ...]) -> Any:
     return value
 
 
-def metadata_as_dict(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A copy. Raises InvalidArgumentError for what is no mapping."""
+def copied_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """As whoever loads it has it; what changes later is not in it. Raises InvalidArgumentError for what is no
+    mapping, and no JSON in UTF-8."""
     if metadata is not None and not isinstance(metadata, Mapping):
         raise InvalidArgumentError(f"metadata={metadata!r:.80}: expected a dict")
-    return dict(metadata or {})
-
-
-def check_metadata(metadata: Mapping[str, Any]) -> None:
-    """Raises InvalidArgumentError for what is no JSON in UTF-8."""
     try:
-        json.dumps(metadata, allow_nan=False, ensure_ascii=False).encode()
+        text = json.dumps(dict(metadata or {}), allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"metadata= cannot be written as JSON: {error}") from None
+    copy: dict[str, Any] = json.loads(text)
+    return copy
 
 
 def _key(key: Any, path: tuple[str, ...]) -> Any:

@@ -35,6 +35,7 @@ from headrace.checkpoint.leftovers import Sweeper, sweep
 from headrace.checkpoint.manifest import DataFile, Manifest
 from headrace.checkpoint.place import Place, check_step
 from headrace.checkpoint.row_major import RowMajor
+from headrace.checkpoint.tree import copied_metadata
 from headrace.checkpoint.values import ValueWatch, check_mode
 from headrace.errors import DeadlineError, InvalidArgumentError, UnavailableError, UnsupportedError
 
@@ -155,7 +156,7 @@ class Writer(StorageWriter):
             compression=check_compression(compression),
         )
         self._watch = ValueWatch()
-        self._metadata = dict(metadata or {})
+        self._metadata = copied_metadata(metadata)
         missing = (
             "nothing says where to save: Writer(url), or dcp.save(..., checkpoint_id=url, "
             "storage_writer=Writer())"
