@@ -276,6 +276,30 @@ def test_an_optimizer_goes_back_to_before_its_first_step(tmp_path: Path, make: s
                 assert torch.equal(mine, theirs)
 
 
+def test_a_part_has_whole_objects(tmp_path: Path) -> None:
+    """Of a module what both have; of what else has a state_dict() all, also what it does not hold yet."""
+    first, model = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, bias=False)
+    optimizer = torch.optim.Adam(first.parameters(), lr=0.5)
+    first(torch.ones(3, 2)).square().sum().backward()
+    optimizer.step()
+    fresh, own = torch.optim.Adam(torch.nn.Linear(2, 2).parameters()), Scheduler(a=9, b={"c": 1})
+    with Checkpointer(tmp_path) as checkpointer:
+        saved = {"model": first, "optimizer": optimizer, "own": Scheduler(a=1, w=ARRAY), "rest": {"x": 1}}
+        checkpointer.save(1, saved).result()
+        into = {"model": model, "optimizer": fresh, "own": own, "rest": {"y": 2}, "other": Scheduler(a=3)}
+        got = checkpointer.load(into=into, partial=True)
+        assert torch.equal(model.weight, first.weight)
+        wanted, now = optimizer.state_dict(), fresh.state_dict()
+        assert now["param_groups"] == wanted["param_groups"]
+        assert now["state"].keys() == wanted["state"].keys()
+        for number, moments in wanted["state"].items():
+            assert all(torch.equal(value, now["state"][number][name]) for name, value in moments.items())
+        assert own.values.keys() == {"a", "w"}
+        assert own.values["w"].tolist() == [1, 1, 1]
+        assert got["rest"] == {"y": 2}
+        assert into["other"].values == {"a": 3}
+
+
 def test_tied_weights_are_not_filled_from_two_that_differ(tmp_path: Path) -> None:
     with Checkpointer(tmp_path) as checkpointer:
         checkpointer.save(1, {"m": {"embed": torch.ones(4), "head": torch.ones(4) * 2}}).result()

@@ -444,7 +444,8 @@ class Checkpointer(live.Closing):
             now (an optimizer that has stepped since). After an error it may have some of one checkpoint and
             some of another. Named tuples and registered pytrees are made anew. Default: arrays are made,
             whole, and dicts of what was saved by its fields.
-        :param partial: load only what is both in the checkpoint and in ``into``; an array at least.
+        :param partial: load only what is both in the checkpoint and in ``into``; an array at least. What has
+            ``load_state_dict()`` and is no module is given all that was saved of it.
         :returns: the state, with ``into``'s arrays and objects in it.
 
         Raises NotFoundError (no checkpoint), CorruptError (none that can be proved), InvalidArgumentError

@@ -304,15 +304,15 @@ def read_into(
     anew, in the same place. Returns the state with the saved values of what is no array.
 
     ``growing``: keys of the state below which arrays that only the checkpoint has are made, whole.
-    ``replaced``: those of them below which the state is the saved one, unless it is loaded in part: of what
-    is there only arrays that are saved alike are filled."""
+    ``replaced``: those of them below which the state is the saved one: of what is there only arrays that are
+    saved alike are filled. ``partial``: of what is not ``replaced`` what both have."""
     reads = reads or Reads()
     template, found, objects = template_of(state)
     numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
-    if not partial:
-        template = _replaced(manifest, template, found, numbers, replaced)
+    template = _replaced(manifest, template, found, numbers, replaced)
     paths, saved_paths = paths_of(template), paths_of(manifest.tree)
-    made = {path for path in saved_paths.keys() - paths.keys() if path and json.loads(path[0]) in growing}
+    grown = replaced if partial else growing
+    made = {path for path in saved_paths.keys() - paths.keys() if path and json.loads(path[0]) in grown}
     if partial and paths and not made:
         _check_any_array(place, manifest, paths.keys(), saved_paths.keys())
     if not partial:
