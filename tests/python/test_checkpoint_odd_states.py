@@ -324,6 +324,84 @@ def test_nor_from_two_of_safetensors(tmp_path: Path, framework: Any) -> None:
     assert float(tied.sum()) == 1000
 
 
+def numpy_twice() -> dict[str, Any]:
+    one = np.zeros(8, np.float32)
+    return {"a": one, "b": one[:]}
+
+
+def numpy_and_torch() -> dict[str, Any]:
+    one = np.zeros(8, np.float32)
+    return {"a": one, "b": torch.from_numpy(one)}
+
+
+def parts_that_overlap() -> dict[str, Any]:
+    one = torch.zeros(13)
+    return {"a": one[:8], "b": one[5:]}
+
+
+def columns_and_all() -> dict[str, Any]:
+    one = torch.zeros(8, 2)
+    return {"a": one[:, 0], "b": one.view(-1)[8:]}
+
+
+def reversed_numpy() -> dict[str, Any]:
+    one = np.zeros(15, np.float32)
+    return {"a": one[::2], "b": one[::-2]}
+
+
+@pytest.mark.parametrize(
+    "make", [numpy_twice, numpy_and_torch, parts_that_overlap, columns_and_all, reversed_numpy]
+)
+def test_views_of_one_memory_are_not_filled_from_what_differs(tmp_path: Path, make: Any) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, {"a": torch.ones(8), "b": torch.ones(8) * 2}).result()
+        checkpointer.save(2, {"a": torch.ones(8), "b": torch.ones(8)}).result()
+        for partial in (False, True):
+            with pytest.raises(
+                hr.InvalidArgumentError, match=r"\b[ab] and [ab] have memory in common here, and differ"
+            ):
+                checkpointer.load(1, into=make(), partial=partial)
+        into = make()
+        checkpointer.load(2, into=into)
+        assert [into[name].tolist() for name in "ab"] == [[1] * 8] * 2
+
+
+def test_views_beside_one_another_are_filled(tmp_path: Path) -> None:
+    def make(number: float) -> dict[str, Any]:
+        table, flat, odd = torch.zeros(6, 4), np.zeros(12), torch.zeros(12)
+        views = {f"column{i}": table[:, i] for i in range(4)}
+        views |= {"even": flat[::2], "odd": flat[::-2], "empty": flat[5:5], "one": flat[3:4][:0]}
+        # Its rows lie between one another's elements, and nothing meets.
+        views["between"] = odd.as_strided((2, 3), (3, 2))
+        for at, value in enumerate(views.values()):
+            value[...] = number + at
+        return views
+
+    saved, filled = make(1), make(50)
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, saved).result()
+        checkpointer.load(into=filled)
+    for name, value in saved.items():
+        assert filled[name].tolist() == value.tolist(), name
+
+
+@pytest.mark.parametrize(
+    "into",
+    [
+        lambda: torch.zeros(10).as_strided((6, 5), (1, 1)),
+        lambda: torch.zeros(1, 1).expand(6, 5),
+        lambda: np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (6, 5), (0, 0)),
+        lambda: np.lib.stride_tricks.as_strided(np.zeros(40, np.float32), (6, 5), (12, 8)),
+        lambda: np.lib.stride_tricks.as_strided(np.zeros(40, np.float32), (6, 5), (20, 3)),
+    ],
+)
+def test_elements_that_share_memory_are_not_filled(tmp_path: Path, into: Any) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, {"x": torch.arange(30.0).view(6, 5)}).result()
+        with pytest.raises(hr.InvalidArgumentError, match="x: elements share memory"):
+            checkpointer.load(into={"x": into()})
+
+
 def test_values_come_back_as_what_they_were_or_are_refused(tmp_path: Path) -> None:
     record = np.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")])[0]
     values = {

@@ -12,6 +12,7 @@ import numpy as np
 
 from headrace._native import crc32c
 from headrace.checkpoint.landing import Landing
+from headrace.checkpoint.overlap import Extent
 from headrace.checkpoint.row_major import Memory, RowMajor, shows_its_memory
 from headrace.errors import InvalidArgumentError
 
@@ -108,21 +109,28 @@ class Array:
             part = part[tuple(_torch_index(i, part) for i in index) if self.kind == "torch" else index]
             count = _SAMPLES
         part = part.reshape(-1)
-        memory = Array(self.name, self.kind, self.dtype, (count,), [(_whole((count,)), part)]).contiguous(0)
-        data = (ctypes.c_char * (width_of(self.dtype) * count)).from_address(memory.address)
-        return f"{crc32c(data):08x}"
+        some = Array(self.name, self.kind, self.dtype, (count,), [(_whole((count,)), part)])
+        return f"{crc32c(some.bytes_of(0)):08x}"
+
+    def bytes_of(self, number: int) -> bytes:
+        """A chunk's bytes, row-major: a copy."""
+        memory = self.contiguous(number)
+        return ctypes.string_at(memory.address, width_of(self.dtype) * math.prod(self.chunks[number].sizes))
 
     def check_writable(self) -> None:
         """Raises InvalidArgumentError where nothing can be loaded into it."""
         for part in self._parts:
-            if self.kind == "torch" and any(
-                stride == 0 and size > 1 for stride, size in zip(part.stride(), part.shape, strict=True)
-            ):
+            if self.kind == "numpy" and not part.flags.writeable:
+                raise InvalidArgumentError(f"{self.name}: the array to load into is read-only")
+            if self.kind != "jax" and Extent.of(part).overlaps_itself():
                 raise InvalidArgumentError(
                     f"{self.name}: elements share memory (expand()); nothing can be loaded into it"
                 )
-            if self.kind == "numpy" and not part.flags.writeable:
-                raise InvalidArgumentError(f"{self.name}: the array to load into is read-only")
+
+    @property
+    def extents(self) -> list[Extent]:
+        """Of the chunks. Not of an array of JAX, which is not filled where it is."""
+        return [Extent.of(part) for part in self._parts]
 
     @property
     def nbytes(self) -> int:

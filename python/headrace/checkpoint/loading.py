@@ -17,6 +17,7 @@ from headrace.checkpoint.arrays import Array, Chunk, describe, empty_like_saved,
 from headrace.checkpoint.earlier import verify_earlier
 from headrace.checkpoint.landing import Landing
 from headrace.checkpoint.manifest import Index, Manifest
+from headrace.checkpoint.overlap import find_common
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Planned
 from headrace.checkpoint.row_major import Memory
@@ -250,14 +251,16 @@ def read_all(
     return rebuild(manifest.tree, lambda name: _as_saved(manifest, made, name), allow_pickle), filling.totals
 
 
-def read_bytes(place: Place, manifest: Manifest, number: int) -> np.ndarray[Any, Any]:
-    """Of one array, whole: uint8, row-major."""
+def read_bytes(
+    place: Place, manifest: Manifest, number: int, chunk: Chunk | None = None
+) -> np.ndarray[Any, Any]:
+    """Of one array, whole or a chunk: uint8, row-major."""
     array = manifest.arrays[number]
-    width = width_of(array.dtype)
-    out = np.empty(math.prod(array.shape) * width, np.uint8)
-    strides = tuple(width * math.prod(array.shape[i + 1 :]) for i in range(len(array.shape)))
+    chunk, width = chunk or Chunk((0,) * len(array.shape), array.shape), width_of(array.dtype)
+    out = np.empty(math.prod(chunk.sizes) * width, np.uint8)
+    strides = tuple(width * math.prod(chunk.sizes[i + 1 :]) for i in range(len(chunk.sizes)))
     boxes = Boxes(place, manifest)
-    boxes.add(number, Chunk((0,) * len(array.shape), array.shape), Memory(out.ctypes.data, strides, out))
+    boxes.add(number, chunk, Memory(out.ctypes.data, strides, out))
     boxes.read()
     return out
 
@@ -348,6 +351,7 @@ def read_into(
             new[manifest.arrays[number].name] = boxes.make(number)
         filling.run()
     filling.close()
+    _check_kept(place, manifest, [row for row in owns if row[1].kind != "jax"])
     found = {**found, **{own.name: own.renewed() for _, own in owns if own.kind == "jax"}}
     tree = overlay(template, manifest.tree, union=not partial)
     return rebuild(
@@ -402,6 +406,20 @@ def _saved_names(
                 "here, and differ in the checkpoint: one of the two would be lost"
             )
     return found
+
+
+def _check_kept(place: Place, manifest: Manifest, owns: Sequence[tuple[int, Array]]) -> None:
+    """That each array which has memory in common with another has what was saved of it, now that all were
+    filled. Raises InvalidArgumentError."""
+    rows = [(own, number, i) for number, own in owns for i in range(len(own.chunks))]
+    common = find_common([extent for _, own in owns for extent in own.extents])
+    for at, other in common.items():
+        own, number, i = rows[at]
+        if own.bytes_of(i) != read_bytes(place, manifest, number, own.chunks[i]).tobytes():
+            raise InvalidArgumentError(
+                f"{place.url}, step {manifest.step}: {own.name} and {rows[other][0].name} have memory in "
+                "common here, and differ in the checkpoint: one of the two would be lost"
+            )
 
 
 def _check_same_arrays(
