@@ -433,6 +433,30 @@ def test_what_is_damaged_takes_no_others_place(
         assert checkpointer.steps() == steps
 
 
+@pytest.mark.parametrize("differential", [False, True])
+def test_a_manifest_that_cannot_be_read_keeps_no_other(
+    tmp_path: Path, differential: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Checkpointer(tmp_path, differential=differential) as checkpointer:
+        for step in (1, 2, 3):
+            checkpointer.save(step, {"x": np.full(9, step)}).result()
+    (manifest,) = (tmp_path / "steps").glob("*2")
+    manifest.write_bytes(manifest.read_bytes()[:-20])
+    with Checkpointer(tmp_path, keep=1, differential=differential) as checkpointer:
+        for step in (4, 5):
+            checkpointer.save(step, {"x": np.full(9, step)}).result()
+    with Checkpointer(tmp_path) as checkpointer:
+        assert checkpointer.steps() == [2, 5]
+        assert caplog.text.count("keep= passes over step 2; delete(2) deletes it") == 1
+        checkpointer.pin(5)
+        checkpointer.delete(2)
+        assert checkpointer.steps() == [5]
+        checkpointer.verify(5)
+        assert set(checkpointer._far.orphans(10**6)) == {
+            path.name for path in (tmp_path / "saves").iterdir() if path.name != checkpointer.info(5).save
+        }
+
+
 def test_keep_says_how_many_of_the_last() -> None:
     with pytest.raises(hr.InvalidArgumentError, match="latest=3"):
         Checkpointer("unused", keep=Keep(every=100))

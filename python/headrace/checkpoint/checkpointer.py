@@ -38,6 +38,7 @@ from headrace.errors import (
     HeadraceError,
     InvalidArgumentError,
     NotFoundError,
+    UnsupportedError,
 )
 from headrace.store.peer_names import STORE_PEERS
 from headrace.store.store import Store, StoreOptions
@@ -192,6 +193,7 @@ class Checkpointer(live.Closing):
         self.rejected: list[Rejected] = []
         """What the last load() passed over."""
         self._broken: set[int] = set()  # Steps that load() has passed over, until they are saved anew.
+        self._unreadable: set[int] = set()  # Steps that retire() has told of.
         self._loaded: tuple[int, Mapping[str, Any]] | None = None  # Step and metadata.
         live.register(self, has_begun=True)
 
@@ -341,20 +343,37 @@ class Checkpointer(live.Closing):
         try:
             there = set(self._far.steps())
             self._saved = {step: row for step, row in self._saved.items() if step in there}
-            for step in there - self._saved.keys():
-                self._saved[step] = self._keep.about(self._far.manifest(step))
+            for step in sorted(there - self._saved.keys()):
+                self._look_at(step)
             stay = self._far.pins() | {self._far.latest()}
             stay |= self._held()
             for step in self._keep.surplus(self._saved, self._broken):
                 if step not in stay:
-                    if self._near is not None:  # First: what is only there would be brought over again.
-                        self._flusher.retire(step)
-                    self._far.delete(self._far.manifest(step))
-                    del self._saved[step]
+                    self._retire_step(step)
             if self._cooling is not None:
                 self._cooler.submit(self._cool, self._cooling, dict(self._saved), stay)
-        except HeadraceError as error:
+        except Exception as error:
             _log.warning("checkpoints that need not stay could not be deleted: %s", error)
+
+    def _look_at(self, step: int) -> None:
+        """Notes of a checkpoint what says whether it stays. One that cannot be read does."""
+        try:
+            self._saved[step] = self._keep.about(self._far.manifest(step))
+        except NotFoundError:
+            return  # It went meanwhile.
+        except (CorruptError, UnsupportedError) as error:
+            if step not in self._unreadable:
+                _log.warning("keep= passes over step %d; delete(%d) deletes it: %s", step, step, error)
+            self._unreadable.add(step)
+
+    def _retire_step(self, step: int) -> None:
+        if self._near is not None:  # First: what is only there would be brought over again.
+            self._flusher.retire(step)
+        try:
+            self._far.delete(self._far.manifest(step))
+        except (NotFoundError, CorruptError, UnsupportedError) as error:
+            _log.warning("checkpoints that need not stay could not be deleted: %s", error)
+        del self._saved[step]
 
     def _cool(self, cooling: Cooling, saved: Mapping[int, Kept], stay: set[int | None]) -> None:
         try:
@@ -616,8 +635,9 @@ class Checkpointer(live.Closing):
             self._reuse.renew(None)
 
     def delete(self, step: int) -> None:
-        """Deletes a checkpoint; with ``differential=True`` when the saves under way, which may build upon it,
-        have ended. Raises InvalidArgumentError where it is pinned."""
+        """Deletes a checkpoint, also one whose manifest cannot be read; with ``differential=True`` when the
+        saves under way, which may build upon it, have ended. Raises InvalidArgumentError where it is
+        pinned."""
         self._check_open()
         self._far.check_not_pinned(check_step(step))
         if self._reuse is None:
@@ -632,8 +652,14 @@ class Checkpointer(live.Closing):
         if self._reuse is not None:
             self._reuse.forget(step)
         for place in filter(None, (self._near, self._far)):  # What is on the disk only is brought over again.
-            if step in place.steps():
-                place.delete(place.manifest(step))
+            if step not in place.steps():
+                continue
+            try:
+                manifest = place.manifest(step)
+            except CorruptError:
+                place.delete_broken(step)
+            else:
+                place.delete(manifest)
 
     def pin(self, step: int) -> None:
         """Keeps a checkpoint of the URL for ever: nothing deletes or replaces it before unpin(). Raises

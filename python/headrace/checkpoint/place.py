@@ -398,6 +398,12 @@ class Place:
             raise
         self.delete_files(manifest)
 
+    def delete_broken(self, step: int) -> None:
+        """Deletes a manifest that cannot be read; what it needs is nobody's then, and swept later. Raises
+        InvalidArgumentError where it is pinned."""
+        self.check_not_pinned(step)
+        self.store.delete(step_key(step))
+
     def delete_files(self, manifest: Manifest) -> None:
         """Those of a checkpoint that is gone, but for what others need. Raises as surplus() does: they stay
         then."""
@@ -412,9 +418,10 @@ class Place:
             return [(manifest.save, [])]
         needs = self.needs()
         if needs.broken:
+            broken = min(needs.broken)
             raise CorruptError(
-                f"{self.url}: files of step {manifest.step} stay, since the manifest of step "
-                f"{min(needs.broken)} cannot be read and may need them"
+                f"{self.url}: files of step {manifest.step} stay, since the manifest of step {broken} cannot "
+                f"be read and may need them; delete({broken}) deletes it"
             )
         return [
             (save, sorted(key for key in needs.keys if save_of(key) == save))
