@@ -462,6 +462,19 @@ def test_keep_says_how_many_of_the_last() -> None:
         Checkpointer("unused", keep=Keep(every=100))
     with pytest.raises(hr.InvalidArgumentError, match="0 or more"):
         Checkpointer("unused", keep=Keep(latest=1, hours=-1))
+    odd: Any
+    for odd in (1.5, "3", -1, True, [2]):
+        with pytest.raises(hr.InvalidArgumentError, match=r"keep=.*: expected a whole number"):
+            Checkpointer("unused", keep=odd)
+        for name in ("latest", "every", "best"):
+            with pytest.raises(hr.InvalidArgumentError, match=f"Keep: {name}=.*: expected a whole number"):
+                Checkpointer("unused", keep=Keep(**{"latest": 1, "metric": "loss", name: odd}))
+    for odd in ("3", -1.5, True, float("nan")):
+        with pytest.raises(hr.InvalidArgumentError, match=r"Keep: every_hours=.*: expected a number, 0 or"):
+            Checkpointer("unused", keep=Keep(latest=1, every_hours=odd))
+    for name in ("copy_threads", "keep_local"):
+        with pytest.raises(hr.InvalidArgumentError, match=f"{name}=-1: expected a whole number from 0"):
+            Checkpointer("unused", local="unused too", **{name: -1})
     with pytest.raises(hr.InvalidArgumentError, match="keep=0 would keep nothing: give None for all, or 1"):
         Checkpointer("unused", keep=0)
 

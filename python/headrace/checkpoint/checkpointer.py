@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsFloat
 from headrace import _native
 from headrace.base import live
 from headrace.base.option_names import OptionNames, named_options
-from headrace.base.units import parse_bytes
+from headrace.base.units import parse_bytes, whole_number
 from headrace.checkpoint.agreeing import Attempt, Failure, failure_of
 from headrace.checkpoint.archived import explaining_archives
 from headrace.checkpoint.cold import Cold, check_rules
@@ -145,7 +145,7 @@ class Checkpointer(live.Closing):
         **options: Unpack[StoreOptions],
     ) -> None:
         _NAMES.check(options)
-        self._keep = keep_of(keep)
+        self._keep, keep_local = keep_of(keep), whole_number("keep_local", keep_local, 63)
         if check not in ("auto", "read", "none"):
             raise InvalidArgumentError(f"check={check!r}: expected 'auto', 'read' or 'none'")
         self._group = group or find_group(rank_timeout)
@@ -155,7 +155,7 @@ class Checkpointer(live.Closing):
             allow_pickle,
             False,
             part_bytes,
-            copy_threads,
+            whole_number("copy_threads", copy_threads, 32),
             check,
             check_mode(values),
             compression=check_compression(compression),
@@ -175,7 +175,12 @@ class Checkpointer(live.Closing):
             self._near = Place(Store(local, memory=memory), key)
             self._place = Nearest(self._near, self._far)
             self._flusher = Flusher(
-                self._near, self._far, self._group, self._options, max(0, keep_local), self._reuse
+                self._near,
+                self._far,
+                self._group,
+                self._options,
+                keep_local,
+                self._reuse,
             )
             self._flush_worker = ThreadPoolExecutor(1, "headrace-checkpoint-flush")
         if differing not in ("error", "first"):

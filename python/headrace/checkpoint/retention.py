@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Set
 from datetime import datetime
 from typing import NamedTuple
 
+from headrace.base.units import whole_number
 from headrace.checkpoint.manifest import Manifest
 from headrace.errors import InvalidArgumentError
 
@@ -30,9 +32,11 @@ def in_order(about: Mapping[int, Kept]) -> list[int]:
 
 def keep_of(given: int | Keep | None) -> Keep:
     """What ``keep=`` stands for. Raises InvalidArgumentError."""
+    if isinstance(given, Keep):
+        return given.check()
     if given == 0:
         raise InvalidArgumentError("keep=0 would keep nothing: give None for all, or 1 and more")
-    return (given if isinstance(given, Keep) else Keep(latest=given or 0)).check()
+    return Keep() if given is None else Keep(latest=whole_number("keep", given, 63))
 
 
 class Keep(NamedTuple):
@@ -58,8 +62,12 @@ class Keep(NamedTuple):
 
     def check(self) -> Keep:
         """Raises InvalidArgumentError."""
-        if min(self.latest, self.every, self.best, self.hours, self.every_hours) < 0:
-            raise InvalidArgumentError("keep: numbers are 0 or more")
+        for name in ("latest", "every", "best"):
+            whole_number(f"Keep: {name}", getattr(self, name), 63)
+        for name in ("hours", "every_hours"):
+            hours = getattr(self, name)
+            if isinstance(hours, bool) or not isinstance(hours, (int, float)) or not 0 <= hours < math.inf:
+                raise InvalidArgumentError(f"Keep: {name}={hours!r}: expected a number, 0 or more")
         if self.latest == 0 and any((self.every, self.best, self.hours, self.every_hours)):
             raise InvalidArgumentError(
                 "keep: latest=0 keeps all; how many of the last ones stay beside the others? For example "

@@ -26,6 +26,7 @@ from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteIte
 from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
 from torch.futures import Future
 
+from headrace.base.units import whole_number
 from headrace.checkpoint.arrays import Chunk, describe
 from headrace.checkpoint.data_file import DataFileWriter, NewPiece, SaveOptions, check_compression
 from headrace.checkpoint.dcp.chosen_place import ChosenPlace
@@ -150,7 +151,7 @@ class Writer(StorageWriter):
             False,
             overwrite,
             part_bytes,
-            copy_threads,
+            whole_number("copy_threads", copy_threads, 32),
             check,
             check_mode(values),
             compression=check_compression(compression),
