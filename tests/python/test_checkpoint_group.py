@@ -291,6 +291,13 @@ def test_what_fails_on_one_rank_fails_on_all_and_the_next_save_is_whole(checkpoi
     assert both(save(2), save(2)) == [2, 2]
 
 
+def test_arrays_of_numpy_and_torch_are_told_apart(checkpointers: Any) -> None:
+    torch = pytest.importorskip("torch")
+    _, both = checkpointers
+    for error in both(save(1, {"w": np.ones(3)}), save(1, {"w": torch.ones(3).double()})):
+        assert "w: rank 1 has F64[3] of torch, rank 0 F64[3] of numpy" in str(error)
+
+
 def test_an_error_that_one_rank_has_not_looked_at_does_not_part_the_ranks(
     checkpointers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -402,6 +402,23 @@ def test_elements_that_share_memory_are_not_filled(tmp_path: Path, into: Any) ->
             checkpointer.load(into={"x": into()})
 
 
+def test_every_name_may_be_that_of_an_array(tmp_path: Path) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, {"\0x": np.ones(3), "b": 1}).result()
+        into = {"\0x": np.zeros(3), "b": 0}
+        assert checkpointer.load(into=into)["b"] == 1
+        assert into["\0x"].tolist() == [1, 1, 1]  # type: ignore[attr-defined]
+
+
+def test_keys_that_are_no_text_are_shown_otherwise(tmp_path: Path) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, {"m": {1: np.ones(3), "a": np.ones(3)}}).result()
+        with pytest.raises(
+            hr.InvalidArgumentError, match=r'not in it \(m\."1"\), and 1 .* not in the state \(m\.1\)'
+        ):
+            checkpointer.load(into={"m": {"1": np.zeros(3), "a": np.zeros(3)}})
+
+
 def test_values_come_back_as_what_they_were_or_are_refused(tmp_path: Path) -> None:
     record = np.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")])[0]
     values = {

@@ -17,7 +17,7 @@ WORLDS = [(1, 4), (4, 1), (4, 2), (2, 3), (3, 8)]
 DIFFERENT = {
     "array": "x: ranks 0 and 1 have different values",
     "number": "is 0 on a rank before and 1 on rank 1",
-    "shape": "x: rank 1 has F32[4], rank 0 F32[3]",
+    "shape": "x: rank 1 has F32[4] of torch, rank 0 F32[3] of torch",
     "step": "ranks save different steps: [0, 1]",
     "kind": "rank 1: its state cannot be saved: state['x'] is a builtins.object",
 }

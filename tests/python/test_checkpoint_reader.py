@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +42,7 @@ def test_the_page_reads_what_is_saved(tmp_path: Path, reader: dict[str, Any]) ->
         "scalar": torch.tensor(7),
         "nested": [{"a": (1, None, "ü")}, 2.5],
         "named": Pair(1, "x"),
+        "counter": Counter("aab"),
         3: True,
     }
     with Checkpointer(tmp_path) as checkpointer:
@@ -55,6 +57,7 @@ def test_the_page_reads_what_is_saved(tmp_path: Path, reader: dict[str, Any]) ->
     assert found["bf"].tobytes() == bytes(state["bf"].view(torch.uint8).numpy())  # type: ignore[union-attr]
     assert (found["b"].tolist(), found["scalar"].item()) == ([True, False], 7)
     assert (found["nested"], found[3]) == (state["nested"], True)
+    assert found["counter"] == state["counter"]
     assert found["named"] == {"one": 1, "two": "x"}
 
 

@@ -465,7 +465,19 @@ def _check_same_values(place: Place, manifest: Manifest, template: Any, growing:
 
 
 def _shown(path: tuple[Any, ...]) -> str:
-    return ".".join(key.strip('"') for key in path)
+    return ".".join(map(_shown_key, path))
+
+
+def _shown_key(key: str) -> str:
+    """Of a key as JSON. Text is shown without quotes, where it does not look like another key then."""
+    text = json.loads(key)
+    if not isinstance(text, str):
+        return key
+    try:
+        json.loads(text)
+    except ValueError:
+        return text
+    return key
 
 
 def verify(place: Place, manifest: Manifest, progress: Callable[[int, int], None] | None = None) -> None:

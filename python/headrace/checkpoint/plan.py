@@ -135,8 +135,8 @@ def _gathered(ranks: Sequence[Had], members: list[list[int]]) -> dict[str, _Abou
             first = about.setdefault(name, _About(rank, kind, dtype, tuple(shape), []))
             if first[1:4] != (kind, dtype, tuple(shape)):
                 raise InvalidArgumentError(
-                    f"{name}: rank {rank} has {dtype}{list(shape)}, rank {first.rank} "
-                    f"{first.dtype}{list(first.shape)}. What belongs to one "
+                    f"{name}: rank {rank} has {dtype}{list(shape)} of {kind}, rank {first.rank} "
+                    f"{first.dtype}{list(first.shape)} of {first.kind}. What belongs to one "
                     "rank alone is saved under a name of its own, for example state[f'rank{rank}']"
                 )
             first.layouts.append((table, number))

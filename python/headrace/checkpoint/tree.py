@@ -267,12 +267,13 @@ def values_in(node: Node) -> set[str]:
     return values_in(value) if kind == "tuple" else set()
 
 
-_ONLY_SAVED = "\0"
+class _OnlySaved(str):
+    """The name of an array in an overlaid tree that only the saved tree has."""
 
 
 def only_saved(name: str) -> str:
     """The name of an array in an overlaid tree that only the saved tree has; ``""``: it is the template's."""
-    return name.removeprefix(_ONLY_SAVED) if name.startswith(_ONLY_SAVED) else ""
+    return name if isinstance(name, _OnlySaved) else ""
 
 
 def _marked(node: Node) -> Node:
@@ -282,7 +283,7 @@ def _marked(node: Node) -> Node:
         return node
     ((kind, value),) = node.items()
     if kind in ("array", TORCH_SAVE):
-        return {kind: _ONLY_SAVED + value}
+        return {kind: _OnlySaved(value)}
     if kind in DICTS:
         return {kind: [[key, _marked(each)] for key, each in value]}
     return {kind: _marked(value)} if kind == "tuple" else node
