@@ -676,14 +676,15 @@ def test_it_needs_no_torch(run_17: Path) -> None:
 # --- resume-upload ---
 
 
-def left_on_disk(disk: Path, far: Path, *steps: int, **state: Any) -> None:
+def left_on_disk(disk: Path, far: Path, *steps: int, overwrite: bool = True, **state: Any) -> None:
     """Saved on the disk, as a job does that is killed before it brings them over."""
     far.mkdir(exist_ok=True)
     before = far.with_name("before")
     shutil.copytree(far, before)
     with headrace.checkpoint.Checkpointer(far, local=disk, keep_local=len(steps) + 1) as checkpointer:
         for step in steps:
-            checkpointer.save(step, {"step": step, "a": np.arange(1000.0), **state}, overwrite=True).result()
+            rows = {"step": step, "a": np.arange(1000.0), **state}
+            checkpointer.save(step, rows, overwrite=overwrite).result()
     shutil.copytree(far / "fence", before / "fence", dirs_exist_ok=True)
     shutil.rmtree(far)
     before.rename(far)
@@ -746,6 +747,20 @@ def test_what_was_saved_anew_on_the_disk_replaces_what_is_there(cli: Any, tmp_pa
     )
     (row,) = json.loads(cli(*arguments, "--json").out)["checkpoints"]
     assert (row["step"], row["done"], bool(row["problem"])) == (2, False, True)
+
+
+def test_what_was_not_to_replace_what_is_there_stays_on_the_disk(cli: Any, tmp_path: Path) -> None:
+    disk, far = tmp_path / "disk", tmp_path / "far"
+    with headrace.checkpoint.Checkpointer(far) as checkpointer:
+        checkpointer.save(1, {"step": "first"}).result()
+    (far / "steps").rename(tmp_path / "steps")  # The job does not come to see it.
+    left_on_disk(disk, far, 1, overwrite=False)
+    (tmp_path / "steps").rename(far / "steps")
+    done = cli("ckpt", "resume-upload", str(disk), str(far))
+    assert done.code == 1
+    assert "step 1: stays on the disk: the URL has another save of it, which it was not to" in done.out
+    with headrace.checkpoint.Checkpointer(far) as checkpointer:
+        assert checkpointer.load(1)["step"] == "first"
 
 
 def test_of_two_copies_nobody_knows_which_is_later(cli: Any, tmp_path: Path) -> None:

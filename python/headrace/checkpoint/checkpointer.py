@@ -175,12 +175,7 @@ class Checkpointer(live.Closing):
             self._near = Place(Store(local, memory=memory), key)
             self._place = Nearest(self._near, self._far)
             self._flusher = Flusher(
-                self._near,
-                self._far,
-                self._group,
-                self._options,
-                keep_local,
-                self._reuse,
+                self._near, self._far, self._group, self._options, keep_local, self._reuse
             )
             self._flush_worker = ThreadPoolExecutor(1, "headrace-checkpoint-flush")
         if differing not in ("error", "first"):

@@ -66,6 +66,10 @@ def left_behind(near: Place, far: Place) -> list[Left | Broken]:
                     far.manifest(manifest.step)
                 ):
                     continue
+                if not manifest.overwrites:
+                    why = "the URL has another save of it, which it was not to replace (overwrite=True)"
+                    broken.append(Broken(manifest.step, why))
+                    continue
             except NotFoundError:
                 is_there = False
             except (CorruptError, UnsupportedError) as error:

@@ -118,9 +118,9 @@ def resume_upload(
 
     For jobs that do not run again, before their disk goes; not while one runs, which does it itself. Each is
     there when all of it was read back and is what was saved. Stopped, the same command goes on; nothing is
-    deleted from the disk. One that was saved anew replaces the one of its step that is there. Exit code 1
-    when one cannot be brought over: files that lie on other nodes only, or a damaged one of its step at the
-    URL.
+    deleted from the disk. One that was saved with overwrite=True replaces the one of its step that is there.
+    Exit code 1 when one cannot be brought over: files that lie on other nodes only, or one of its step at the
+    URL that is damaged, or that it was not to replace.
 
     Examples:
 
