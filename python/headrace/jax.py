@@ -170,12 +170,12 @@ class Loader(Mappable["Loader"], Facade):
         """From the position to the end of the epoch, as :meth:`headrace.Loader.__iter__`: after a loop that
         was left early the rest of its epoch, after one that came to its end the next epoch. :meth:`reset`
         goes back to the first batch."""
-        batches = iter(self._loader)
-        return Epoch(lambda: self._received(self._converted, next(batches, None)))
+        iter(self._loader)
+        return Epoch(self._loader._next, self._converted)
 
     def _converted(self, batch: Any) -> Any:
         if not isinstance(batch, Batch):
-            return None if batch is None else walk(batch, self._array)
+            return walk(batch, self._array)
         columns = {
             name: self._bits(value) if name in self._bfloat16 else self._array(value)
             for name, value in batch.items()

@@ -13,6 +13,7 @@ from headrace.base.option_names import names_before
 from headrace.data.batch import Batch as _NumpyBatch
 from headrace.errors import InvalidArgumentError
 from headrace.loader.device.placing import Placing, pinned
+from headrace.loader.epoch import Epoch
 from headrace.loader.facade import Facade
 from headrace.loader.frameworks import (
     Batches,
@@ -67,6 +68,13 @@ class Batch(_NumpyBatch):
         return moved
 
 
+def _transformed(batch: Any, transform: Callable[[Any], Any]) -> Any:
+    made = transform(batch)
+    if made is None:
+        raise InvalidArgumentError("transform= returned None: return what is to be delivered")
+    return made
+
+
 @dataclass(frozen=True)
 class _Conversion:
     """What a batch becomes: a batch of tensors over the same memory."""
@@ -85,7 +93,7 @@ class _Conversion:
             batch = walk(batch, self._tensor)
         if isinstance(batch, _NumpyBatch):
             batch = self._columns(batch)
-        return batch if self.transform is None else self.transform(batch)
+        return batch if self.transform is None else _transformed(batch, self.transform)
 
     def _tensor(self, value: Any) -> Any:
         return to_wide_tensor(value) if self.widens else to_tensor(value)
@@ -228,7 +236,8 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
             return iter(())
         if is_evaluated():
             self._loader.set_epoch(self._loader.epoch)
-        batches = map(self._convert, iter(self._loader))
+        iter(self._loader)
+        batches = Epoch(self._loader._next, self._delivered)
         return self._counted(batches) if "_is_accelerate_prepared" in vars(self) else batches
 
     def _is_at_start(self) -> bool:
@@ -245,9 +254,7 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
         self.end_of_dataloader = False
         state._add_dataloader(self)
         try:
-            for batch in batches:
-                self.end_of_dataloader = self._loader._has_ended
-                yield batch
+            yield from batches
         finally:
             state._remove_dataloader(self)
 
@@ -295,15 +302,16 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
                 f"batch {index} was asked for where batch {self._expected_index} comes next: batches come in "
                 "their order"
             )
-        batch = self._loader._next()
+        batch = self._loader._next(self._delivered)
         if batch is None:  # Orders of others may leave the last batches empty.
             raise StopIteration
-        converted = self._convert(batch)
         self._expected_index = index + 1
-        return converted
+        return batch
 
-    def _convert(self, batch: Any) -> Any:
-        return self._received(self._converted, batch)
+    def _delivered(self, batch: Any) -> Any:
+        delivered = self._converted(batch)
+        self.end_of_dataloader = self._loader._has_ended
+        return delivered
 
     def _converted(self, batch: Any) -> Any:
         if self._converts is None:
@@ -313,7 +321,7 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
             converted = self._placing(converted)
         elif self._pins:
             converted = pinned(converted)
-        return converted if self._transform is None else self._transform(converted)
+        return converted if self._transform is None else _transformed(converted, self._transform)
 
     def state_dict(self) -> dict[str, Any]:
         """See :meth:`headrace.Loader.state_dict`. In a DataLoader's worker: the worker's own."""

@@ -310,6 +310,12 @@ def test_a_batch_whose_transform_fails_comes_again(
         assert received == planned
 
 
+def test_a_transform_that_returns_nothing_is_an_error(numbers: Path) -> None:
+    with headrace.torch.Loader(numbers, transform=lambda batch: None, **OPTIONS) as loader:
+        with pytest.raises(hr.InvalidArgumentError, match="transform= returned None"):
+            next(iter(loader))
+
+
 def double(sample: dict[str, Any]) -> dict[str, Any]:
     return {"x": sample["x"] * 2}
 

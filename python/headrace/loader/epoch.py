@@ -14,20 +14,26 @@ if TYPE_CHECKING:
 __all__ = ["Epoch", "Epochs"]
 
 
+_Convert = Callable[[Any], Any]
+
+
 class Epoch:
     """Iterator of one epoch. Not ``iter(next, None)``: that breaks in Python 3.11.2 when several threads
-    share it."""
+    share it.
 
-    __slots__ = ("_next",)
+    :param next_batch: see :meth:`Loader._next`.
+    """
 
-    def __init__(self, next_batch: Callable[[], Any]) -> None:
-        self._next = next_batch
+    __slots__ = ("_convert", "_next")
+
+    def __init__(self, next_batch: Callable[[_Convert | None], Any], convert: _Convert | None = None) -> None:
+        self._next, self._convert = next_batch, convert
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
-        batch = self._next()
+        batch = self._next(self._convert)  # A call of Python: no signal is handled behind it.
         if batch is None:
             raise StopIteration
         return batch

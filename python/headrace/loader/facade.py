@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.base import live
@@ -29,15 +29,6 @@ class Facade(Epochs, live.Closing):
     """The methods of a :class:`headrace.Loader`, which mean the same here."""
 
     _loader: Loader | MappedLoader
-
-    def _received(self, convert: Callable[[Any], Any], batch: Any) -> Any:
-        """What is delivered of the batch that was taken last. Where that fails, the batch was not
-        received."""
-        try:
-            return convert(batch)
-        except BaseException:
-            self._loader._unread()
-            raise
 
     def __len__(self) -> int:
         """Batches of a whole epoch on this rank."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -340,34 +340,38 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             )
         return Epoch(self._next)
 
-    def _next(self) -> Batch | None:
+    def _next(self, convert: Callable[[Any], Any] | None = None) -> Any:
+        """The next batch, or what ``convert`` makes of it; None at the end of the epoch. Where anything is
+        raised, it was not received, and comes again."""
         if self._sharing is not None:
             self._end_sharing()
-        self._before = self._native.state_later(), self._is_placed
-        batch = self._native.next()  # add_source() may change it within a loop.
-        self._received(batch)
-        return batch
+        return self._taken_by(self._native.next, convert)  # add_source() may change it within a loop.
 
     def _take(self) -> TakenBatch | None:
         """The next batch, for whoever hands it to other processes (:meth:`_share`)."""
-        self._before = self._native.state_later(), self._is_placed
-        taken = self._native.take()
-        self._received(taken)
+        taken: TakenBatch | None = self._taken_by(self._native.take, None)
         return taken
 
-    def _unread(self) -> None:
-        """Goes back before the batch that was taken last: the loop could not have it, so it comes again."""
-        before, self._before = self._before, None
-        if before is not None and not self.closed:
-            state, self._is_placed = before
-            self._native.load_state(state.text())
-
-    def _received(self, batch: Batch | TakenBatch | None) -> None:
+    def _taken_by(self, take: Callable[[], Any], convert: Callable[[Any], Any] | None) -> Any:
+        # Python runs signal handlers behind calls of C, so behind take() too: none may be behind the `try`.
+        self._before = self._native.state_later(), self._is_placed
         try:
+            batch = take()
             self._note(batch)
-        except BaseException:  # A warning that was made an error.
+            return batch if batch is None or convert is None else convert(batch)
+        except BaseException:
             self._unread()
             raise
+
+    def _unread(self) -> None:
+        """Goes back before the batch that was taken last, where one was: the loop could not have it, so it
+        comes again."""
+        before, self._before = self._before, None
+        if before is None or self.closed:
+            return
+        state, self._is_placed = before
+        if self._native.state() != state.text():
+            self._native.load_state(state.text())
 
     def _note(self, batch: Batch | TakenBatch | None) -> None:
         self._is_placed = False

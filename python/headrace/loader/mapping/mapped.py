@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.base import live
@@ -146,16 +146,24 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
                 iter(self._loader)
         return Epoch(self._next)
 
-    def _next(self) -> Any:
-        """What comes next; None at the end of the epoch."""
+    def _next(self, convert: Callable[[Any], Any] | None = None) -> Any:
+        """See :meth:`Loader._next`."""
         self._check_owner()
-        with self._lock:
-            self._mend()
-            self._claim()
-            found = self._found()
-        if isinstance(found, BaseException):
-            raise found
-        return None if found is None else found.value
+        before = None
+        try:
+            with self._lock:
+                self._mend()
+                self._claim()
+                found = self._found()
+                before = self._before
+            if isinstance(found, BaseException):
+                raise found
+            if found is None:
+                return None
+            return found.value if convert is None else convert(found.value)
+        except BaseException:
+            self._unread(before)
+            raise
 
     def _found(self) -> Done | BaseException | None:
         """As :meth:`_advance`. Where the loader is closed meanwhile, what that takes away is no error of its
@@ -168,15 +176,19 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
             if was_stopped or not self._is_stopped:
                 raise
             found = error
-        if isinstance(found, Exception) and self._is_stopped and not was_stopped:
+        # Whether it was stopped comes first: behind a call an interrupt may come, and a batch is on its way.
+        if self._is_stopped and not was_stopped and isinstance(found, Exception):
             raise CancelledError("the loader was closed while a batch was waited for") from found
         return found
 
-    def _unread(self) -> None:
-        """See :meth:`Loader._unread`."""
+    def _unread(self, before: _native.LoaderState | None) -> None:
+        """Goes back to ``before``, where that is what the last batch was delivered from: the loop could not
+        have it, so it comes again."""
+        if before is None:
+            return
         with self._lock:
-            if self._before is not None and self._loader._reader is self:
-                self._state, self._before = self._before, None
+            if self._before is before and self._loader._reader is self:
+                self._state, self._before = before, None
                 self._go_back()
 
     def _advance(self) -> Done | BaseException | None:
@@ -196,12 +208,13 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
                 return error
             self._warn(outcome.bad)  # Where that is made an error, the batch comes again.
             self._ahead.popleft()
-            self._before, self._state = self._state, head.state
             self._list(outcome.bad)
             self._meter.replaced_samples += len(outcome.bad)
             if not outcome.is_empty:
                 self._meter.batches += 1
+                self._before, self._state = self._state, head.state  # Last: then it counts as delivered.
                 return outcome
+            self._state = head.state
             self._meter.empty_batches += 1
 
     def _outcome(self, head: Ahead) -> Outcome:
@@ -216,9 +229,9 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
     def _claim(self) -> None:
         """Makes this the one that takes batches ahead, and notes where the loader stands."""
         loader = self._loader
+        self._before = None
         if loader._reader is not self:  # Else it stands where this one knows.
             loader._recall()
-            self._before = None
             if self._engine is not loader._native:
                 self._end_executor()  # Its workers know the columns of another.
             self._state = loader._native.state_later()
@@ -238,9 +251,12 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
             native = loader._native
             if self._ahead and not native.is_ready:
                 return
+            loader._before = None
             try:
                 ahead = self._executor.submit(loader)
             except Exception as error:
+                if loader._before is not None:
+                    raise  # It has left the loader, and is not under way: all that is under way begins anew.
                 self._source_error = error
                 return
             if ahead is None:
