@@ -187,8 +187,9 @@ class Loader(Mappable["Loader"], Facade):
 
     def _bits(self, value: Any) -> Any:
         """Of a column that comes as bits of bfloat16."""
-        is_array = isinstance(value, np.ndarray)
-        return self._array(value.view(_BFLOAT16)) if is_array else value
+        return self._array(
+            walk(value, lambda each: each.view(_BFLOAT16) if isinstance(each, np.ndarray) else each)
+        )
 
     def _array(self, value: Any) -> Any:
         is_known = (

@@ -100,7 +100,7 @@ class _Conversion:
 
     def _column(self, name: str, value: Any) -> Any:
         if name in self.bfloat16:
-            return to_bfloat16(value)
+            return walk(value, to_bfloat16)
         # Lists stay lists of arrays, of which a DataLoader makes tensors.
         if self.widens and not self.is_mapped and isinstance(value, list):
             return walk(value, to_wide_array)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from tfrecord.writer import TFRecordWriter
 
 import headrace as hr
 
@@ -253,6 +254,37 @@ def test_bfloat16_is_its_own_dtype(tmp_path: Path) -> None:
             assert made["mean"].dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("workers", [None, 0, 2])
+def test_bfloat16_of_differing_sizes_is_its_own_dtype(tmp_path: Path, workers: int | None) -> None:
+    (tmp_path / "images").mkdir()
+    for number in range(6):
+        Image.new("L", (4 + number, 4), 51).save(tmp_path / "images" / f"{number}.png")
+    decode = {"data": hr.decode.image(dtype="bfloat16")}
+    options: dict[str, Any] = {"format": "raw", "batch_size": 3, "memory": "16MiB", "shuffle": False}
+    with headrace.torch.Loader(tmp_path / "images", decode=decode, **options) as loader:
+        batches = (
+            loader
+            if workers is None
+            else torch.utils.data.DataLoader(loader, batch_size=None, num_workers=workers)
+        )
+        images = [image for batch in batches for image in batch["data"]]
+        assert [image.shape[1] for image in images] == list(range(4, 10))
+        for image in images:
+            assert image.dtype == torch.bfloat16
+            assert torch.allclose(image.float(), torch.tensor(0.2), rtol=2**-8)
+
+
+def test_bfloat16_of_examples_is_its_own_dtype(tmp_path: Path) -> None:
+    write_grey(tmp_path / "images")
+    (tmp_path / "examples").mkdir()
+    for file in (tmp_path / "images").iterdir():
+        example = bytes(TFRecordWriter.serialize_tf_example({"image": (file.read_bytes(), "byte")}))
+        (tmp_path / "examples" / file.stem).write_bytes(example)
+    decode = {"data": hr.decode.tf_example({"image": hr.decode.image(dtype="bfloat16")})}
+    with headrace.torch.Loader(tmp_path / "examples", format="raw", batch_size=4, decode=decode) as loader:
+        assert {image.dtype for batch in loader for image in batch["image"]} == {torch.bfloat16}
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 def test_batches_are_pinned_and_moved_to_the_gpu(numbers: Path) -> None:
     with headrace.torch.Loader(numbers, pin_memory=True, **OPTIONS) as loader:
@@ -311,9 +343,11 @@ def test_a_batch_whose_transform_fails_comes_again(
 
 
 def test_a_transform_that_returns_nothing_is_an_error(numbers: Path) -> None:
-    with headrace.torch.Loader(numbers, transform=lambda batch: None, **OPTIONS) as loader:
-        with pytest.raises(hr.InvalidArgumentError, match="transform= returned None"):
-            next(iter(loader))
+    with (
+        headrace.torch.Loader(numbers, transform=lambda batch: None, **OPTIONS) as loader,
+        pytest.raises(hr.InvalidArgumentError, match="transform= returned None"),
+    ):
+        next(iter(loader))
 
 
 def double(sample: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from headrace.base.units import whole_number
 from headrace.data.batch import BadSample, Batch
 from headrace.data.dataset import Dataset
 from headrace.data.mixture import Mixture, MixtureSource
+from headrace.decode.dtypes import bfloat16_columns
 from headrace.errors import InvalidArgumentError
 from headrace.loader import changes
 from headrace.loader.engine import Engine
@@ -238,7 +239,8 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
     def _bfloat16_columns(self) -> frozenset[str]:
         """Those that arrays have the bits of, as uint16."""
         dtypes = self._native.column_dtypes()
-        return frozenset(name for name, dtype in dtypes.items() if dtype == "bfloat16")
+        stored = {name for name, dtype in dtypes.items() if dtype == "bfloat16"}
+        return frozenset(stored | bfloat16_columns(self._options.decode))
 
     @property
     def _rank(self) -> Rank:
