@@ -33,6 +33,21 @@ def draw(sample: Sample, rng: np.random.Generator) -> Sample:
     return {"x": sample["x"], "own": rng.random(3), "np": np.random.rand(2), "py": random.random()}
 
 
+def repeat_but_13(sample: Sample) -> Sample:
+    """Lists of arrays, which no batch copies into one."""
+    number = int(sample["t"][1:])
+    if number == 13:
+        raise LookupError("unlucky")
+    return {"v": np.full(1 + number % 3, number)}
+
+
+def negate_lists(batch: dict[str, Any]) -> dict[str, Any]:
+    """In place, one after the other."""
+    for values in batch["v"]:
+        values *= -1
+    return batch
+
+
 def fail_on_13(sample: Sample) -> Sample:
     if sample["t"] == "s13":
         raise LookupError("thirteen")

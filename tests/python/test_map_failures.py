@@ -130,6 +130,21 @@ def test_bad_samples_are_replaced_where_the_loader_says_so(few_numbers: Path, wo
         assert len(list(stream)) == 20
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stand_in_is_a_copy(few_numbers: Path, workers: int) -> None:
+    """What is done to it in place, by functions or the loop, is not done to the sample that it stands for."""
+    loader = open_loader(few_numbers, shuffle=False, on_bad_sample="replace")
+    mapped = loader.map(functions.repeat_but_13, workers=workers).map(functions.negate_lists, per="batch")
+    with mapped:
+        stream = iter(mapped)
+        next(stream)
+        with pytest.warns(RuntimeWarning, match="repeat_but_13"):
+            batch = next(stream)
+        assert [values[0] for values in batch["v"]] == [-10, -11, -12, -12, *range(-14, -20, -1)]
+        batch["v"][3][:] = 7
+        assert batch["v"][2][0] == -12
+
+
 def run(code: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code, *arguments]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -190,7 +191,8 @@ class Chain:
     def _replace(
         self, values: list[Any], about: About, kept: list[int], failed: dict[int, StepError], bad: list[Bad]
     ) -> About:
-        """Puts the nearest sample that is left in the place of each that failed, masked as repeats are."""
+        """Puts a copy of the nearest sample that is left in the place of each that failed, masked as repeats
+        are."""
         good = [row for row in kept if row not in failed]
         if not good:
             raise next(iter(failed.values()))
@@ -200,7 +202,7 @@ class Chain:
             name = self._plan.steps[error.step].name
             bad.append(Bad(int(ids[row]), f"{name} of sample {ids[row]}: {error.__cause__!r}"))
             replaced.setdefault(row, int(ids[row]))
-            values[row], mask[row] = values[stand_in], False
+            values[row], mask[row] = copy.deepcopy(values[stand_in]), False
         for row in failed:
             ids[row] = ids[min(good, key=lambda each: abs(each - row))]
         return about._replace(ids=ids, mask=mask, replaced=replaced)
