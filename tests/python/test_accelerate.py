@@ -49,6 +49,7 @@ def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
         made.add(("alone", world), "skip_alone", world, options={"from": batches_an_epoch(world) + 3})
         for number, options in enumerate(WRAPPED):
             made.add(("wrapped", number, world), "wrapped", world, options=options)
+    made.add("skips among empty ones", "one_epoch", options={"empties": [0, 3], "skips": 3})
     for half_set in (False, True):
         made.add(("late", half_set), "late_group", 2, options={"half_set": half_set})
     return made.run(PROGRAM)
@@ -77,6 +78,11 @@ def test_gradients_are_synchronised_at_the_end_of_an_epoch(runs: Runs, world: in
     for stop in filter(lambda stop: stop >= count, runs.stops(number, world)):
         for result in runs["first", number, world, stop]:
             assert result["syncs"][:count] == [step % 4 == 0 or step == count for step in range(1, count + 1)]
+
+
+def test_no_batches_are_skipped_by_number_where_a_filter_leaves_some_out(runs: Runs) -> None:
+    """It would deliver samples again."""
+    runs.check_refused("skips among empty ones", 'use holes="mask"')
 
 
 @pytest.mark.parametrize("world", [1, 2])

@@ -47,6 +47,11 @@ ELSEWHERE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "other data": ({}, {"loader": {"seed": 4}, "stays": True}),
     "other lanes": ({}, {"loader": {"lanes": 3}, "stays": True}),
     "without a state": ({"forgets": True}, {"stays": True}),
+    "filtered": ({"filters": True}, {"filters": True, "stays": True}),
+    "filtered, as the error says": (
+        {"filters": True},
+        {"filters": True, "stays": True, "ignores": True, "max_steps": True},
+    ),
 }
 # By the processes of before: where it stops in the second epoch, and the steps at the end of the third
 # of a run that goes on elsewhere.
@@ -157,6 +162,20 @@ def rest_elsewhere(data: Path, world: int) -> list[list[list[int]]]:
             loader.load_state_dict(state)
             out.append([batch.ids.tolist() for _ in range(1, EPOCHS) for batch in loader])
     return out
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_where_a_filter_may_leave_batches_out_the_state_alone_says_where(
+    data: Path, runs: Runs, world: int
+) -> None:
+    runs.check_refused(("after", "filtered", world), 'filter(holes="compact") may leave batches out')
+    for rank, expected in enumerate(planned(data, world)):
+        first, second = (
+            received(runs[part, "filtered, as the error says", world][rank]) for part in ("before", "after")
+        )
+        batches = first + second
+        count = min(ELSEWHERE_STEPS[world][1], len(expected))
+        assert batches[:count] == expected[:count]
 
 
 @pytest.mark.parametrize("world", [1, 2])

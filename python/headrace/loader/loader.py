@@ -205,6 +205,9 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         self._filling = Filling(self._options)
         live.register(self)
 
+    _may_skip = False
+    """See :attr:`MappedLoader._may_skip`."""
+
     def _mapped(self, step: Step, place: Where) -> MappedLoader:
         return MappedLoader(self, (step,), place)
 

@@ -17,6 +17,11 @@ __all__ = ["find_run"]
 
 _NAME = "HeadraceLoader"  # Of the state in trainer_state.json: the name of the callback's type.
 _GO_ON = "TrainingArguments(ignore_data_skip=True, max_steps={max_steps})"
+_COMPACT = (
+    'filter(holes="compact") may leave batches out, and Trainer goes on by how many it has had: train with '
+    f'holes="mask", or write {_GO_ON.format(max_steps="...")}, with which the loader goes on where its state '
+    "says"
+)
 
 
 class _Run:
@@ -55,6 +60,8 @@ class _Run:
         state, loader = self._trainer.state, self._loader
         kept = (state.stateful_callbacks.get(_NAME) or {}).get("attributes", {}).get("kept")
         is_ignoring = bool(self._trainer.args.ignore_data_skip)
+        if loader._may_skip and (not is_ignoring or self._trainer.args.max_steps <= 0):
+            raise InvalidArgumentError(_COMPACT)
         if loader._is_placed:
             kept = None  # The user has loaded a state.
         elif kept is not None:

@@ -434,6 +434,11 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
             return self._loader._stands_at(batch)
 
     def _start_at(self, batch: int) -> None:
+        if batch and self._may_skip:
+            raise InvalidArgumentError(
+                'filter(holes="compact") leaves batches out, so the number of those that a loop has had does '
+                'not say where it goes on: use holes="mask", or skip none, and load_state_dict() says where'
+            )
         with self._lock:
             self._rewind()
             self._loader._start_at(batch)

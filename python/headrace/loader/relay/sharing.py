@@ -102,7 +102,7 @@ class InWorkers:
             return InvalidArgumentError(_IN_ORDER)
         if self._is_on_device():
             return InvalidArgumentError(_ON_DEVICE)
-        if isinstance(self._loader, MappedLoader) and self._loader._may_skip:
+        if self._loader._may_skip:
             return InvalidArgumentError(_COMPACT)
         return find_wrapper()
 
