@@ -21,6 +21,7 @@ from headrace.loader.frameworks import (
     OwnRank,
     find_lost_in_composer,
     find_lost_state,
+    find_uncounted,
     find_wrapper,
     is_composer_training,
     is_evaluated,
@@ -226,7 +227,7 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
         begin there."""
         if self._is_elsewhere or get_worker_info() is not None:
             return iter(self._in_worker())
-        if error := find_wrapper():
+        if error := find_wrapper() or (find_uncounted() if self._loader._may_skip else None):
             return refusal(error)
         is_at_start = self._is_at_start()
         if error := find_lost_in_composer(is_at_start) or (find_lost_state() if is_at_start else None):

@@ -86,6 +86,19 @@ def fit(job: Job) -> Any:
     return {"ids": module.ids}
 
 
+def is_any(sample: dict[str, Any]) -> bool:
+    return True
+
+
+def filtered(job: Job) -> Any:
+    """Filters behind the loaders for training and validation."""
+    module, holes = Module(), job.options["holes"]
+    trainer(job, num_sanity_val_steps=0).fit(
+        module, make(job).filter(is_any, holes=holes), make(job).filter(is_any)
+    )
+    return {"ids": module.ids, "validated": module.validated}
+
+
 def hook(job: Job) -> Any:
     """train_dataloader() makes the loader."""
     module = ModuleWithLoader(lambda: make(job))
@@ -167,4 +180,4 @@ def late(job: Job) -> Any:
 
 
 if __name__ == "__main__":
-    main({way.__name__: way for way in (fit, hook, stateful, fabric, validate, wrapped, late)})
+    main({way.__name__: way for way in (fit, filtered, hook, stateful, fabric, validate, wrapped, late)})

@@ -116,6 +116,17 @@ def is_below_20(sample: Sample) -> bool:
     return int(sample["t"][1:]) < 20
 
 
+def is_within_batches_2_and_5(sample: Sample) -> bool:
+    """Of batches of ten, in the order of the dataset."""
+    return int(sample["t"][1:]) // 10 in (2, 5)
+
+
+def fail_on_55_of_those(sample: Sample) -> bool:
+    if sample["t"] == "s55":
+        raise LookupError("fifty-five")
+    return is_within_batches_2_and_5(sample)
+
+
 def add_half(sample: Sample) -> Sample:
     return {**sample, "half": sample["x"] / 2}
 

@@ -39,6 +39,9 @@ WRAPPED: list[dict[str, Any]] = [
 ]
 
 
+LAST_TWO = [batches_an_epoch(1) - 2, batches_an_epoch(1) - 1]
+
+
 @pytest.fixture(scope="module")
 def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     made = Runs(data, tmp_path_factory)
@@ -49,6 +52,7 @@ def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
         made.add(("alone", world), "skip_alone", world, options={"from": batches_an_epoch(world) + 3})
         for number, options in enumerate(WRAPPED):
             made.add(("wrapped", number, world), "wrapped", world, options=options)
+    made.add("accumulates before empty ones", "one_epoch", options={"empties": LAST_TWO, "accumulates": 3})
     made.add("skips among empty ones", "one_epoch", options={"empties": [0, 3], "skips": 3})
     for half_set in (False, True):
         made.add(("late", half_set), "late_group", 2, options={"half_set": half_set})
@@ -78,6 +82,15 @@ def test_gradients_are_synchronised_at_the_end_of_an_epoch(runs: Runs, world: in
     for stop in filter(lambda stop: stop >= count, runs.stops(number, world)):
         for result in runs["first", number, world, stop]:
             assert result["syncs"][:count] == [step % 4 == 0 or step == count for step in range(1, count + 1)]
+
+
+def test_gradients_are_synchronised_where_a_filter_empties_the_last_batches(data: Path, runs: Runs) -> None:
+    (result,) = runs["accumulates before empty ones"]
+    (expected,) = planned(data, 1, 1)
+    assert received(result) == expected[:-2]
+    count = len(expected) - 2
+    assert count % 3
+    assert result["syncs"] == [step % 3 == 0 or step == count for step in range(1, count + 1)]
 
 
 def test_no_batches_are_skipped_by_number_where_a_filter_leaves_some_out(runs: Runs) -> None:

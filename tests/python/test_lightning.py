@@ -41,6 +41,8 @@ def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
         made.add_resumed("workers", "stateful", world, some, {"workers": 2})
         for workers in (0, 2):
             made.add(("wrapped", world, workers), "wrapped", world, options={"workers": workers})
+    for holes in ("mask", "compact"):
+        made.add(("filtered", holes), "filtered", options={"holes": holes})
     made.add("late", "late")
     made.add("late, told", "late", options={"epoch": 1})
     made.add("kept", "fabric", stop=5, options={"wraps": True, "keeps_wrapper": True})
@@ -62,6 +64,14 @@ def test_it_resumes_at_the_next_batch(runs: Runs, way: str, world: int) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_data_loader_around_the_loader_is_refused(runs: Runs, world: int, workers: int) -> None:
     runs.check_refused(("wrapped", world, workers), "trainer.fit(model, loader)")
+
+
+def test_a_filter_that_may_leave_training_batches_out_is_refused(data: Path, runs: Runs) -> None:
+    """Where it does, Lightning would not validate; of validation batches some may be missing."""
+    runs.check_refused(("filtered", "compact"), 'use holes="mask"')
+    (result,) = runs["filtered", "mask"]
+    assert received(result) == planned(data, 1)[0]
+    assert len(result["validated"]) == len(received(result))
 
 
 def test_a_checkpoint_without_the_loaders_state_is_refused(runs: Runs) -> None:

@@ -141,6 +141,37 @@ def test_batches_that_a_filter_empties_count_as_received(few_numbers: Path, work
         assert [len(batch.ids) for batch in mapped] == [10, 10]
 
 
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_empty_batches_are_skipped_with_the_one_before_them(few_numbers: Path, place: dict[str, Any]) -> None:
+    """So the last one that is delivered is the end of its epoch, and states go on behind it."""
+    with (
+        open_loader(few_numbers, shuffle=False) as other,
+        open_loader(few_numbers, shuffle=False) as loader,
+        loader.filter(functions.is_within_batches_2_and_5, **place) as mapped,
+    ):
+        for epoch in range(2):
+            stream = iter(mapped)
+            assert next(stream).index == 2
+            state = mapped.state_dict()
+            assert (state["epoch"], state["batches"]) == (epoch, 5)
+            other.load_state_dict(state)
+            assert next(iter(other)).index == 5
+            assert next(stream).index == 5
+            assert mapped.epoch == mapped.state_dict()["epoch"] == epoch + 1
+            assert next(stream, None) is None
+
+
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_an_error_behind_empty_batches_comes_in_its_place(few_numbers: Path, place: dict[str, Any]) -> None:
+    with open_loader(few_numbers, shuffle=False).filter(functions.fail_on_55_of_those, **place) as mapped:
+        stream = iter(mapped)
+        assert next(stream).index == 2
+        for _ in range(2):
+            with pytest.raises(LookupError, match="fifty-five"):
+                next(stream)
+            assert mapped.state_dict()["batches"] == 5
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_functions_are_chained(few_numbers: Path, workers: int) -> None:
     mapped = open_loader(few_numbers, shuffle=False).filter(functions.is_not_third, workers=workers)

@@ -20,6 +20,7 @@ __all__ = [
     "callers",
     "find_lost_in_composer",
     "find_lost_state",
+    "find_uncounted",
     "find_wrapper",
     "is_composer_training",
     "is_evaluated",
@@ -60,6 +61,12 @@ _LIGHTNING_LOST = (
     "a checkpoint, say where to begin: loader.set_epoch(epoch) or loader.load_state_dict(state)"
 )
 
+_LIGHTNING_COMPACT = (
+    'filter(holes="compact") may leave batches out, and Lightning counts on len() of them: where fewer come, '
+    "an epoch ends without validation, and without a step for the last gradients that were accumulated: use "
+    'holes="mask", with which batch.mask says which samples count'
+)
+
 _COMPOSER_TRAINER = "composer.trainer.trainer"
 _COMPOSER_WRAPPED = (
     "Composer cannot keep the state of a DataLoader around a headrace.torch.Loader: give "
@@ -94,6 +101,17 @@ def _lightning_loop(module: str) -> str:
         "evaluation_loop": "other",
         "prediction_loop": "other",
     }.get(last, "")
+
+
+def _lightning() -> tuple[str, Any]:
+    """Which loop of Lightning's asks for the loader's batches, the innermost one (``"fit"``, ``"other"``:
+    it evaluates or predicts, ``""``: none), and its trainer."""
+    for module, frame in callers():
+        if not module.startswith((*_TORCH, *_LIGHTNING)):
+            break
+        if loop := _lightning_loop(module):
+            return loop, getattr(frame.f_locals.get("self"), "trainer", None)
+    return "", None
 
 
 def find_wrapper() -> InvalidArgumentError | None:
@@ -168,15 +186,15 @@ def find_lost_in_composer(is_at_start: bool) -> InvalidArgumentError | None:
 def find_lost_state() -> InvalidArgumentError | None:
     """What is wrong where Lightning's ``fit(ckpt_path=)`` iterates a loader that stands at its very
     beginning, though the run is further. To be asked where no state was loaded."""
-    for module, frame in callers():
-        if not module.startswith((*_TORCH, *_LIGHTNING)):
-            return None
-        if _lightning_loop(module) != "fit":
-            continue
-        trainer = getattr(frame.f_locals.get("self"), "trainer", None)
-        path, step = getattr(trainer, "ckpt_path", None), getattr(trainer, "global_step", 0)
-        return InvalidArgumentError(_LIGHTNING_LOST.format(step=step, path=path)) if path and step else None
-    return None
+    loop, trainer = _lightning()
+    path, step = getattr(trainer, "ckpt_path", None), getattr(trainer, "global_step", 0)
+    is_lost = loop == "fit" and path and step
+    return InvalidArgumentError(_LIGHTNING_LOST.format(step=step, path=path)) if is_lost else None
+
+
+def find_uncounted() -> InvalidArgumentError | None:
+    """What is wrong where Lightning's ``fit()`` iterates a loader that may leave batches out."""
+    return InvalidArgumentError(_LIGHTNING_COMPACT) if _lightning()[0] == "fit" else None
 
 
 def refusal(error: InvalidArgumentError) -> Iterator[Any]:
@@ -190,12 +208,7 @@ def is_evaluated() -> bool:
     batches."""
     if found := _composer_loop():
         return found[0] == "other"
-    for module, _ in callers():
-        if not module.startswith((*_TORCH, *_LIGHTNING)):
-            return False
-        if loop := _lightning_loop(module):
-            return loop == "other"
-    return False
+    return _lightning()[0] == "other"
 
 
 class Indexed(Protocol):

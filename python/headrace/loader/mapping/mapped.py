@@ -76,6 +76,7 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         self._lock = threading.RLock()
         self._executor: Executor | None = None
         self._ahead: deque[Ahead] = deque()
+        self._outcome_ahead: Outcome | None = None  # Of the first of those ahead, if it was asked for.
         self._state: _native.LoaderState | None = None  # Before the first of those ahead.
         self._before: _native.LoaderState | None = None  # Before the batch that was delivered last.
         self._engine: _native.Loader | None = None  # That the executor was made for.
@@ -206,25 +207,52 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
                 error = outcome.error(self._describe(head, outcome))
                 self._failure = head.task, error
                 return error
-            self._warn(outcome.bad)  # Where that is made an error, the batch comes again.
-            self._ahead.popleft()
-            self._list(outcome.bad)
-            self._meter.replaced_samples += len(outcome.bad)
+            self._warn(outcome.bad, depth=6)  # Where that is made an error, the batch comes again.
+            self._note(outcome)
+            state = head.state
             if not outcome.is_empty:
-                self._meter.batches += 1
-                self._before, self._state = self._state, head.state  # Last: then it counts as delivered.
+                if self._may_skip:
+                    state = self._skip_empty(state)
+                self._before, self._state = self._state, state  # Last: then it counts as delivered.
                 return outcome
-            self._state = head.state
+            self._state = state
+
+    def _note(self, done: Done) -> None:
+        """The first one ahead is done, and under way no more."""
+        self._ahead.popleft()
+        self._outcome_ahead = None
+        self._list(done.bad)
+        self._meter.replaced_samples += len(done.bad)
+        if done.is_empty:
             self._meter.empty_batches += 1
+        else:
+            self._meter.batches += 1
+
+    def _skip_empty(self, state: _native.LoaderState) -> _native.LoaderState:
+        """The state behind those that come next and are empty: what is delivered before them is known to be
+        the last of its epoch, if it is."""
+        while not self._loader._has_ended or self._ahead:
+            self._fill()
+            if not self._ahead:
+                break
+            head = self._ahead[0]
+            outcome = self._outcome(head)
+            if isinstance(outcome, Failure) or not outcome.is_empty:
+                break
+            self._warn(outcome.bad, depth=7)
+            self._note(outcome)
+            state = head.state
+        return state
 
     def _outcome(self, head: Ahead) -> Outcome:
         """What became of the first one ahead; waits for it."""
-        start = time.monotonic()
-        self._wait(head.task)
-        assert self._executor is not None
-        outcome = self._executor.result(head.task)
-        self._meter.waited(time.monotonic() - start, lambda: self._describe(head, None))
-        return outcome
+        if self._outcome_ahead is None:
+            start = time.monotonic()
+            self._wait(head.task)
+            assert self._executor is not None
+            self._outcome_ahead = self._executor.result(head.task)
+            self._meter.waited(time.monotonic() - start, lambda: self._describe(head, None))
+        return self._outcome_ahead
 
     def _claim(self) -> None:
         """Makes this the one that takes batches ahead, and notes where the loader stands."""
@@ -297,6 +325,7 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         if self._executor is not None:
             self._executor.drop()
         self._ahead.clear()
+        self._outcome_ahead = None
         self._source_error = self._failure = None
         if not self.closed:
             assert self._state is not None
@@ -316,12 +345,13 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
 
     def _book(self, bad: list[Bad]) -> None:
         self._list(bad)
-        self._warn(bad)
+        self._warn(bad, depth=6)
 
     def _list(self, bad: list[Bad]) -> None:
         self._bad += bad[: _MOST_BAD - len(self._bad)]
 
-    def _warn(self, bad: list[Bad]) -> None:
+    def _warn(self, bad: list[Bad], depth: int) -> None:
+        """:param depth: of the calls from the training loop's line, which the warning names, to here."""
         if self._has_warned or not bad:
             return
         self._has_warned = True
@@ -329,7 +359,7 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
             f"{self._loader._dataset.url}: {bad[0].message}. Samples whose function fails are replaced by "
             "others of their batch, masked; batch.replaced and bad_samples name them. This is said once.",
             RuntimeWarning,
-            stacklevel=6,
+            stacklevel=depth,
         )
 
     @property
