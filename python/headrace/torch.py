@@ -24,7 +24,6 @@ from headrace.loader.frameworks import (
     find_uncounted,
     find_wrapper,
     is_composer_training,
-    is_evaluated,
     refusal,
     take_only,
 )
@@ -224,7 +223,8 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
         """From the position to the end of the epoch, as :meth:`headrace.Loader.__iter__`: after a loop that
         was left early the rest of its epoch, after one that came to its end the next epoch. :meth:`reset`
         goes back to the first batch. Loops of Lightning's and Composer's that evaluate or predict always
-        begin there."""
+        begin there. Lightning's epochs of training begin with an epoch: what ``limit_train_batches=`` left of
+        the one before is not delivered."""
         if self._is_elsewhere or get_worker_info() is not None:
             return iter(self._in_worker())
         if error := find_wrapper() or (find_uncounted() if self._loader._may_skip else None):
@@ -235,8 +235,7 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
         if self._is_epoch_over and is_composer_training():
             self._is_epoch_over = False
             return iter(())
-        if is_evaluated():
-            self._loader.set_epoch(self._loader.epoch)
+        self._find_place()
         iter(self._loader)
         batches = Epoch(self._loader._next, self._delivered)
         return self._counted(batches) if "_is_accelerate_prepared" in vars(self) else batches

@@ -10,6 +10,7 @@ from typing import Any
 import lightning
 import torch
 from framework_ranks import EPOCHS, LOADER, Job, main
+from lightning.pytorch.utilities import CombinedLoader
 
 import headrace.torch
 
@@ -34,6 +35,11 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
 
     def configure_optimizers(self) -> Any:
         return torch.optim.SGD(self.parameters(), lr=1e-9)
+
+
+class ModuleOfTwo(Module):
+    def training_step(self, batch: Any, number: int) -> torch.Tensor:
+        return super().training_step(batch[0], number)
 
 
 class ModuleWithLoader(Module):
@@ -80,9 +86,17 @@ def make(job: Job, **more: Any) -> headrace.torch.Loader:
 def fit(job: Job) -> Any:
     """The loader as the training data."""
     module = Module()
-    trainer(job).fit(
+    trainer(job, limit_train_batches=job.options.get("limit")).fit(
         module, make(job), ckpt_path=str(Path(job.directory) / "run.ckpt") if job.resumes else None
     )
+    return {"ids": module.ids}
+
+
+def combined(job: Job) -> Any:
+    """Beside a loader with fewer batches, which ends the epochs."""
+    module = ModuleOfTwo()
+    few = torch.utils.data.DataLoader(list(range(job.options["limit"])))
+    trainer(job).fit(module, CombinedLoader([make(job), few], "min_size"))
     return {"ids": module.ids}
 
 
@@ -112,7 +126,10 @@ def stateful(job: Job) -> Any:
 
     module = Module()
     loader = StatefulDataLoader(make(job), batch_size=None, num_workers=job.options.get("workers", 0))
-    trainer(job).fit(module, loader, ckpt_path=str(Path(job.directory) / "run.ckpt") if job.resumes else None)
+    limit = job.options.get("limit")
+    trainer(job, limit_train_batches=limit).fit(
+        module, loader, ckpt_path=str(Path(job.directory) / "run.ckpt") if job.resumes else None
+    )
     return {"ids": module.ids}
 
 
@@ -180,4 +197,9 @@ def late(job: Job) -> Any:
 
 
 if __name__ == "__main__":
-    main({way.__name__: way for way in (fit, filtered, hook, stateful, fabric, validate, wrapped, late)})
+    main(
+        {
+            way.__name__: way
+            for way in (fit, combined, filtered, hook, stateful, fabric, validate, wrapped, late)
+        }
+    )

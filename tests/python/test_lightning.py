@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from framework_checks import Runs, data, received
-from framework_ranks import LONG, planned, stops
+from framework_ranks import LONG, batches_an_epoch, planned, stops
 
 __all__ = ["data"]
 
@@ -27,6 +27,9 @@ VALIDATING: dict[str, dict[str, Any]] = {
 FABRIC = {"fabric": False, "fabric, wrapped": True}  # Whether a DataLoader is around the loader.
 
 
+LIMIT = 6  # Batches an epoch.
+
+
 @pytest.fixture(scope="module")
 def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     made = Runs(data, tmp_path_factory)
@@ -41,6 +44,10 @@ def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
         made.add_resumed("workers", "stateful", world, some, {"workers": 2})
         for workers in (0, 2):
             made.add(("wrapped", world, workers), "wrapped", world, options={"workers": workers})
+    for world in (1, 2):
+        made.add_resumed("limited", "fit", world, (4, LIMIT, LIMIT + 2), {"limit": LIMIT})
+    made.add_resumed("limited, workers", "stateful", 1, (4,), {"limit": LIMIT, "workers": 2})
+    made.add("combined", "combined", options={"limit": LIMIT})
     for holes in ("mask", "compact"):
         made.add(("filtered", holes), "filtered", options={"holes": holes})
     made.add("late", "late")
@@ -64,6 +71,31 @@ def test_it_resumes_at_the_next_batch(runs: Runs, way: str, world: int) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_data_loader_around_the_loader_is_refused(runs: Runs, world: int, workers: int) -> None:
     runs.check_refused(("wrapped", world, workers), "trainer.fit(model, loader)")
+
+
+def limited(data: Path, world: int) -> list[list[list[int]]]:
+    """Ids of the first batches of each epoch, by rank."""
+    count = batches_an_epoch(world)
+    return [
+        [ids for number, ids in enumerate(batches) if number % count < LIMIT]
+        for batches in planned(data, world)
+    ]
+
+
+@pytest.mark.parametrize(("way", "world"), [("limited", 1), ("limited", 2), ("limited, workers", 1)])
+def test_each_epoch_of_a_limited_training_begins_an_epoch(
+    data: Path, runs: Runs, way: str, world: int
+) -> None:
+    """Whole runs' second parts tell it; a checkpoint at the limit goes on with the next epoch."""
+    for stop in runs.stops(way, world):
+        for rank, expected in enumerate(limited(data, world)):
+            first, second = (received(runs[part, way, world, stop][rank]) for part in ("first", "second"))
+            assert first + second == expected, stop
+
+
+def test_an_epoch_that_another_loader_ends_is_followed_by_the_next(data: Path, runs: Runs) -> None:
+    (result,) = runs["combined"]
+    assert received(result) == limited(data, 1)[0]
 
 
 def test_a_filter_that_may_leave_training_batches_out_is_refused(data: Path, runs: Runs) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "BatchIndexes",
     "Batches",
     "OwnRank",
+    "begins_epoch",
     "callers",
     "find_lost_in_composer",
     "find_lost_state",
@@ -209,6 +210,20 @@ def is_evaluated() -> bool:
     if found := _composer_loop():
         return found[0] == "other"
     return _lightning()[0] == "other"
+
+
+def begins_epoch(is_placed: bool) -> bool:
+    """Whether Lightning's ``fit()`` asks for the batches of an epoch that it begins. It may have left the one
+    before (``limit_train_batches=``), also just before its checkpoint was written, and other loaders begin
+    anew each time.
+
+    :param is_placed: whether a state was just loaded: by the user, unless Lightning has finished an epoch.
+    """
+    loop, trainer = _lightning()
+    if loop != "fit":
+        return False
+    progress = trainer.fit_loop.epoch_loop.batch_progress
+    return bool(progress.is_last_batch or (not is_placed and not progress.current.ready))
 
 
 class Indexed(Protocol):

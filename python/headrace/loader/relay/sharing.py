@@ -11,7 +11,7 @@ from multiprocessing.reduction import DupFd
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import InvalidArgumentError
-from headrace.loader.frameworks import BATCHES, find_lost_state, find_wrapper, is_evaluated
+from headrace.loader.frameworks import BATCHES, begins_epoch, find_lost_state, find_wrapper, is_evaluated
 from headrace.loader.mapping.chain import Bad
 from headrace.loader.mapping.functions import pack
 from headrace.loader.mapping.mapped import MappedLoader
@@ -88,12 +88,18 @@ class InWorkers:
         if error := self._find_error(stacks, is_ordered):
             return Refusal(error)
         try:
-            if is_evaluated():
-                self._loader.set_epoch(self._loader.epoch)
+            self._find_place()
             self._base._settle_rank()
             return Refusal(None, find_lost_state() if self._is_at_start() else None)
         except Exception as error:
             return Refusal(error)
+
+    def _find_place(self) -> None:
+        """Goes to where the loop that is about to begin wants to: the start of this epoch, or of the next."""
+        if is_evaluated():
+            self._loader.set_epoch(self._loader.epoch)
+        elif begins_epoch(self._loader._is_placed) and self._loader.state_dict()["batches"]:
+            self._loader.reset(self._loader.epoch + 1)
 
     def _find_error(self, stacks: bool, is_ordered: bool) -> Exception | None:
         if stacks:
