@@ -87,6 +87,59 @@ def test_each_kind_of_column_has_its_arrow_type(tmp_path: Path) -> None:
         assert "text: arrow large_string" in repr(batch)
 
 
+COLUMNS: dict[str, pa.Array] = {
+    "lists": pa.array([[2**60 + 1, None], [1, 2], [3], [4], None, [5], [], [6]], pa.list_(pa.int64())),
+    "floats": pa.array([[0.5], [None], None, [1.5], [2.5], [], [3], [4]], pa.list_(pa.float32())),
+    "flags": pa.array([[True], [None], None, [False], [True], [], [True], [False]], pa.list_(pa.bool_())),
+    "number": pa.array([1, 2, 3, 4, None, 2**60 + 1, 6, 7], pa.int64()),
+    "half": pa.array([1, 2, 3, 4, None, 5, 6, 7], pa.float32()),
+    "small": pa.array([1, 2, 3, 4, None, 5, 6, 7], pa.uint8()),
+    "flag": pa.array([True, False, True, False, None, True, False, True]),
+    "text": pa.array(["a", None] * 4),
+}
+
+
+def described(sample: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: (type(value), getattr(value, "dtype", None), plain([value])) for name, value in sample.items()
+    }
+
+
+class Seeing:
+    def __init__(self, seen: list[dict[str, Any]]) -> None:
+        self.seen = seen
+
+    def __call__(self, sample: dict[str, Any]) -> dict[str, Any]:
+        self.seen.append(described(sample))
+        return {"row": 1}
+
+
+@pytest.mark.parametrize("ragged", ["list", "arrow"])
+def test_a_sample_of_functions_does_not_depend_on_the_others_of_its_batch(
+    tmp_path: Path, ragged: str
+) -> None:
+    pq.write_table(pa.table(COLUMNS), tmp_path / "a.parquet")
+    by_size: list[list[dict[str, Any]]] = []
+    for batch_size in (8, 4, 3, 1):
+        seen: list[dict[str, Any]] = []
+        options: dict[str, Any] = {"batch_size": batch_size, "shuffle": False, "ragged": ragged, **OPTIONS}
+        with hr.Loader(tmp_path, **options).map(Seeing(seen)) as loader:
+            list(loader)
+        by_size.append(seen)
+    assert all(seen == by_size[0] for seen in by_size)
+    assert [sample[name][2] for name in COLUMNS for sample in by_size[0]] == [
+        [value] for column in COLUMNS.values() for value in column.to_pylist()
+    ]
+    first, fifth, sixth = (by_size[0][row] for row in (0, 4, 5))
+    assert first["lists"][0] is list
+    assert {fifth[name][0] for name in ("lists", "number", "flag")} == {type(None)}
+    assert [sixth[name][:2] for name in ("lists", "number", "flag")] == [
+        (np.ndarray, np.int64),
+        (np.int64, np.int64),
+        (np.bool_, np.bool_),
+    ]
+
+
 def test_values_lie_in_the_batch_and_outlive_everything(tmp_path: Path) -> None:
     write_mds(tmp_path / "d", {"t": ("str", None)}, [{"t": b"value %d" % i} for i in range(300)])
     kept: list[tuple[list[int], pa.Array]] = []

@@ -45,15 +45,41 @@ def make_batch(kind: type[Batch], columns: Mapping[str, Any], about: About) -> B
 
 
 def _values(column: Any) -> Sequence[Any]:
-    """Values of a column, one a row. Lists of numbers in Arrow become arrays over the same memory."""
+    """Values of a column, one a row. What a row becomes does not depend on the others of its batch: None
+    where it is missing, else a number of numpy's, an array over the same memory, or a list where some of its
+    numbers are missing."""
     if isinstance(column, np.ndarray):
         return list(column)
     if hasattr(column, "to_pylist"):
-        if hasattr(column, "flatten") and hasattr(column, "offsets") and not column.null_count:
-            return [value.values.to_numpy(zero_copy_only=False) for value in column]
+        return _values_of_arrow(column)
+    if type(column) is list and type(next((value for value in column if value is not None), None)) is bool:
+        return [np.bool_(value) if type(value) is bool else value for value in column]
+    return column  # type: ignore[no-any-return]
+
+
+def _values_of_arrow(column: Any) -> list[Any]:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    def holds_numbers(kind: Any) -> bool:
+        return any(of(kind) for of in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean))
+
+    items = getattr(column.type, "value_type", None) if hasattr(column, "offsets") else None
+    if items is not None and holds_numbers(items):
+        return [_numbers_of_row(row.values) for row in column]
+    if not holds_numbers(column.type):
         values: list[Any] = column.to_pylist()
         return values
-    return column  # type: ignore[no-any-return]
+    # to_numpy() of what has nulls rounds: the numbers without the bits that say which are missing.
+    whole = pa.Array.from_buffers(column.type, len(column), [None, column.buffers()[1]], offset=column.offset)
+    rows = zip(whole.to_numpy(zero_copy_only=False), column.is_valid().to_pylist(), strict=True)
+    return [value if is_there else None for value, is_there in rows]
+
+
+def _numbers_of_row(values: Any) -> Any:
+    """Of a list array; None: the row is missing."""
+    if values is None:
+        return None
+    return values.to_pylist() if values.null_count else values.to_numpy(zero_copy_only=False)
 
 
 def split(batch: Any, count: int) -> list[dict[str, Any]]:
