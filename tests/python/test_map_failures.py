@@ -188,6 +188,63 @@ def test_lambdas_and_closures_work_with_cloudpickle_and_without_a_guard(few_numb
     assert (done.returncode, done.stdout, done.stderr) == (0, "main\n", "")
 
 
+SPAWNING = """
+import multiprocessing, sys
+import headrace as hr
+
+def own(sample): return {"y": 2 * sample["x"]}
+
+def train(path):
+    if "refuses" in sys.argv:
+        sys.modules["cloudpickle"] = None
+    with hr.Loader(path, batch_size=10, memory="16MiB", index_cache="").map(own, workers=1) as mapped:
+        try:
+            assert next(iter(mapped))["y"].shape == (10,)
+        except hr.InvalidArgumentError as error:
+            assert "refuses" in sys.argv and "pip install cloudpickle" in str(error), error
+            sys.exit(3)
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=train, args=(sys.argv[1],))
+    process.start()
+    process.join()
+    sys.exit(process.exitcode)
+"""
+
+
+@pytest.mark.parametrize(("more", "code"), [([], 0), (["refuses"], 3)])
+def test_functions_of_the_main_program_work_in_processes_that_it_spawns(
+    few_numbers: Path, tmp_path: Path, more: list[str], code: int
+) -> None:
+    """As those of torch.multiprocessing.spawn, where they have a module of another name."""
+    pytest.importorskip("cloudpickle")
+    (tmp_path / "train.py").write_text(SPAWNING)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "train.py", few_numbers, *more],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (done.returncode, done.stderr) == (code, "")
+
+
+def test_results_of_classes_of_the_main_program_are_refused(few_numbers: Path) -> None:
+    pytest.importorskip("cloudpickle")
+    code = OPEN + (
+        "class Pair:\n"
+        "    pass\n"
+        "mapped = loader.map(lambda sample: {'pair': Pair()}, workers=1)\n"
+        "try:\n"
+        "    next(iter(mapped))\n"
+        "except hr.InvalidArgumentError as error:\n"
+        "    assert 'Move it to a module' in str(error) and '__main__.Pair' in str(error), error\n"
+        "else:\n"
+        "    raise SystemExit(1)\n"
+    )
+    done = run(code, str(few_numbers))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     "end",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import pickle
+import sys
 from types import FunctionType
 from typing import Any
 
@@ -20,12 +21,16 @@ _WAY_OUT = (
 )
 
 
+# What multiprocessing calls the main program in processes that it spawns.
+_SPAWNED_MAIN = "__mp_main__"
+
+
 class _Strict(pickle.Pickler):
     """By reference only; what workers cannot import is an error here and not there. They do not run the main
     program again, so it needs no ``if __name__ == "__main__"``."""
 
     def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, FunctionType | type) and value.__module__ == "__main__":
+        if isinstance(value, FunctionType | type) and value.__module__ in ("__main__", _SPAWNED_MAIN):
             raise pickle.PicklingError(f"{value.__qualname__} is of the main program")
         return NotImplemented
 
@@ -34,6 +39,18 @@ def _strictly(plan: Plan) -> bytes:
     out = io.BytesIO()
     _Strict(out, pickle.HIGHEST_PROTOCOL).dump(plan)
     return out.getvalue()
+
+
+def _by_value(plan: Plan, cloudpickle: Any) -> bytes:
+    """With what is of the main program, under both of its names."""
+    main = sys.modules.get(_SPAWNED_MAIN)
+    if main is None or _SPAWNED_MAIN in cloudpickle.list_registry_pickle_by_value():
+        return bytes(cloudpickle.dumps(plan))
+    cloudpickle.register_pickle_by_value(main)
+    try:
+        return bytes(cloudpickle.dumps(plan))
+    finally:
+        cloudpickle.unregister_pickle_by_value(main)
 
 
 def pack(plan: Plan) -> bytes:
@@ -48,7 +65,7 @@ def pack(plan: Plan) -> bytes:
         cloudpickle = None
     names = ", ".join(step.name for step in plan.steps)
     try:
-        return _strictly(plan) if cloudpickle is None else bytes(cloudpickle.dumps(plan))
+        return _strictly(plan) if cloudpickle is None else _by_value(plan, cloudpickle)
     except Exception as error:
         hint = _WAY_OUT if cloudpickle is None else 'workers=0 and where="thread" need no copy of it'
         raise InvalidArgumentError(

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import _native
 from headrace.data.batch import Batch
-from headrace.loader.mapping.chain import Chain
+from headrace.errors import InvalidArgumentError
+from headrace.loader.mapping.chain import Chain, Done
 from headrace.loader.mapping.failure import Failure
 from headrace.loader.mapping.messages import MOST_BYTES, OF_ENGINE, READY, Reply, Task
 from headrace.loader.mapping.outcome import sent
@@ -121,12 +122,24 @@ class _Worker:
         try:
             done = self._chain.run(opened())
             self._busy_ns = time.perf_counter_ns() - start
-            return write(sent(done), self._writer, self._plan.is_torch)
+            return self._written(done)
         except Exception as error:
             self._busy_ns = time.perf_counter_ns() - start
             failure = Failure.sent(error)
         # Out here the exception is gone, whose traceback holds the batch.
         return write(sent(failure), self._writer)
+
+    def _written(self, done: Done) -> Place:
+        assert self._writer is not None
+        try:
+            return write(sent(done), self._writer, self._plan.is_torch)
+        except (pickle.PicklingError, AttributeError) as error:
+            names = ", ".join(self._chain.names)
+            raise InvalidArgumentError(
+                f"what {names} returns cannot be sent from a worker process ({error}): "
+                "a class of the main program, or of a function, is one of the worker's own. Move it to a "
+                "module that can be imported, return dicts or tuples, or use workers=0"
+            ) from error
 
 
 def _serve(connection: socket.socket, worker: _Worker) -> None:
