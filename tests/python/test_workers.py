@@ -257,6 +257,21 @@ def test_samples_that_fail_are_replaced_and_told(numbers: Path) -> None:
         assert [bad.position for bad in loader.bad_samples] == [13]
 
 
+@pytest.mark.filterwarnings("ignore:.*Samples whose function fails are replaced")
+def test_all_samples_that_workers_replace_are_counted(numbers: Path) -> None:
+    """More of a batch than one message has room for."""
+    options = {**OPTIONS, "batch_size": 200, "shuffle": False, "on_bad_sample": "replace"}
+    found = []
+    for workers in (0, 2):
+        with headrace.torch.Loader(numbers, **options).map(functions.fail_often) as loader:
+            for _ in DataLoader(loader, batch_size=None, num_workers=workers):
+                pass
+            positions = sorted(bad.position for bad in loader.bad_samples)
+            found.append((positions, loader.stats()["map.replaced_samples"]))
+    assert found[0] == found[1]
+    assert len(set(found[0][0])) == 937
+
+
 def test_a_warning_that_is_an_error_ends_the_loop_and_loses_no_batch(numbers: Path) -> None:
     options = {**OPTIONS, "on_bad_sample": "replace", "shuffle": False}
     received: list[list[int]] = []

@@ -26,6 +26,12 @@ def fail_on_13(sample: Sample) -> Sample:
     return {"x": sample["x"]}
 
 
+def fail_often(sample: Sample) -> Sample:
+    if int(sample["t"][1:]) % 16:
+        raise LookupError("fünf" * 200)
+    return {"x": sample["x"]}
+
+
 def is_even(sample: Sample) -> bool:
     return int(sample["x"]) % 2 == 0
 

@@ -344,7 +344,9 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         return f"{names} of sample {failure.sample} {whereabouts(self._loader, failure.sample)}, in {batch}"
 
     def _book(self, bad: list[Bad]) -> None:
+        """What workers of a DataLoader have replaced."""
         self._list(bad)
+        self._meter.replaced_samples += len(bad)
         self._warn(bad, depth=6)
 
     def _list(self, bad: list[Bad]) -> None:

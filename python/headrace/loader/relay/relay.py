@@ -267,11 +267,12 @@ class Relay:
         except EOFError:
             self._drop(channel)
             return
-        if message.get("bad"):
+        if "bad" in message:
             try:
                 group.on_bad(message["bad"])
             except Exception as error:  # A warning that was made an error.
                 self._end(group, group.loops[-1], message_of(error))
+            return
         if "begin" in message:
             self._begin(group, worker, message["begin"])
             return

@@ -25,7 +25,7 @@ __all__ = ["Job", "Remote"]
 
 _GONE = "the process that reads for this DataLoader worker has closed the loader, or ended"
 _STATE_VERSION = 1
-_MOST_BAD, _MOST_LETTERS = 50, 500  # A packet has room for them.
+_MOST_BAD, _MOST_LETTERS = 40, 500  # A packet has room for them, at six bytes a letter.
 
 
 class Job(NamedTuple):
@@ -91,7 +91,8 @@ class Remote(IterableDataset[Any]):
 
     def take(self, loop: int) -> Any:
         """What comes next in a loop. Raises StopIteration at its end."""
-        self._send({"free": self._returned(), "bad": self._told()})
+        self._tell()
+        self._send({"free": self._returned()})
         while (message := self._receive())["of"] != loop:
             pass
         if "end" in message:
@@ -160,9 +161,11 @@ class Remote(IterableDataset[Any]):
             del self._used[number]
         return free
 
-    def _told(self) -> list[tuple[int, str]]:
-        bad, self._bad = self._bad[:_MOST_BAD], []
-        return [(each.sample, each.message[:_MOST_LETTERS]) for each in bad]
+    def _tell(self) -> None:
+        bad, self._bad = self._bad, []
+        for begin in range(0, len(bad), _MOST_BAD):
+            part = bad[begin : begin + _MOST_BAD]
+            self._send({"bad": [(each.sample, each.message[:_MOST_LETTERS]) for each in part]})
 
     def state_dict(self) -> dict[str, Any]:
         worker, workers = _own_place()
