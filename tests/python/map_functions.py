@@ -127,6 +127,14 @@ def fail_on_55_of_those(sample: Sample) -> bool:
     return is_within_batches_2_and_5(sample)
 
 
+def to_masked(sample: Sample) -> Sample:
+    return {"m": np.ma.masked_array([1, 2, 3], [False, True, False])}
+
+
+def without_columns(batch: Any) -> Any:
+    return {}
+
+
 def add_half(sample: Sample) -> Sample:
     return {**sample, "half": sample["x"] / 2}
 

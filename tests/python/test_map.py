@@ -188,6 +188,19 @@ def test_functions_are_chained(few_numbers: Path, workers: int) -> None:
         assert texts == [f"s{i}" for i in range(10)]
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_masked_arrays_keep_their_masks(few_numbers: Path, workers: int) -> None:
+    with open_loader(few_numbers).map(functions.to_masked, workers=workers) as mapped:
+        batch = next(iter(mapped))
+        assert [value.tolist() for value in batch["m"]] == [[1, None, 3]] * 10
+
+
+def test_samples_of_a_batch_without_columns_are_an_error(few_numbers: Path) -> None:
+    mapped = open_loader(few_numbers).map(functions.without_columns, per="batch").map(functions.double)
+    with mapped, pytest.raises(hr.InvalidArgumentError, match="without columns"):
+        next(iter(mapped))
+
+
 def test_the_places_of_a_chain_must_agree(few_numbers: Path) -> None:
     with open_loader(few_numbers) as loader:
         with pytest.raises(hr.InvalidArgumentError, match=r"workers=3: an earlier function .* workers=2"):

@@ -292,6 +292,23 @@ def test_a_warning_that_is_an_error_ends_the_loop_and_loses_no_batch(numbers: Pa
         assert received[1:] == planned(loader)[1:]
 
 
+def test_a_loop_that_lives_until_the_program_ends_says_nothing(numbers: Path) -> None:
+    code = (
+        "import sys, headrace.torch, torch\n"
+        "loader = headrace.torch.Loader(sys.argv[1], batch_size=32, memory='64MiB')\n"
+        "batches = iter(torch.utils.data.DataLoader(loader, batch_size=None, num_workers=1))\n"
+        "next(batches)\n"
+        "sys.modules['kept'] = batches\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, str(numbers)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_an_error_of_the_store_is_the_loops(numbers: Path) -> None:
     with headrace.torch.Loader(numbers, **OPTIONS) as loader:
         for shard in numbers.glob("*.mds"):

@@ -70,7 +70,8 @@ def image(
     :param dtype: uint8 (0 .. 255), or float16, bfloat16 (as its bits in uint16), float32: 0 .. 1.
     :param layout: ``"HWC"`` or ``"CHW"``.
     :param mode: ``"RGB"``, ``"L"`` (grey, one channel) or ``"RGBA"``. Other images are converted as Pillow
-        does.
+        does, but: of 16 bits the upper eight are taken (Pillow cuts at 255); grey of a JPEG in colour is its
+        own luminance; LAB and CMYK in TIFF have conversions of their own.
     :param interpolation: ``"nearest"``, ``"bilinear"`` or ``"bicubic"``.
     :param exact: False: a JPEG of twice the wanted size and more is decoded at a half, a quarter or an eighth
         of its size, which is several times cheaper and as good to the eye. True: all pixels are decoded.

@@ -639,7 +639,8 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
 
     def sample_ids(self, epoch: int = 0) -> Iterator[npt.NDArray[np.int64]]:
         """Dataset positions planned for each batch of this rank in an epoch, repeats of padding and bad
-        samples included, without reading data."""
+        samples included, without reading data. Of a whole epoch with this global batch: one that began with
+        another is delivered as its state says."""
         self._follow_rank()
         index = 0
         while (ids := self._native.sample_ids(epoch, index)) is not None:

@@ -92,6 +92,10 @@ def split(batch: Any, count: int) -> list[dict[str, Any]]:
             f"a function of samples cannot follow one that made {type(batch).__name__} of a batch: it wants "
             "columns by name"
         )
+    if not batch:
+        raise InvalidArgumentError(
+            "a function of samples cannot follow one that made a batch without columns"
+        )
     columns = [_values(column) for column in batch.values()]
     for name, column in zip(batch, columns, strict=True):
         if not hasattr(column, "__len__") or len(column) != count:

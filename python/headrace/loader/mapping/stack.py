@@ -75,10 +75,14 @@ def stack(values: list[Any], allocate: Allocate = np.empty) -> Any:
     """A column of values: numbers become an array of numbers; arrays (tensors, lists of numbers) of one shape
     and dtype an array (tensor) with one axis more, else a list of them; anything else a list.
 
+    Masked arrays are something else.
+
     :param allocate: makes the array, as ``np.empty(shape, dtype)``.
     """
     first = values[0]
     if isinstance(first, np.ndarray) and all(isinstance(v, np.ndarray) for v in values):
+        if any(isinstance(v, np.ma.MaskedArray) for v in values):
+            return values  # The batch's array would be without their masks.
         out = _stack_arrays(values, allocate)
         return values if out is None else out
     if is_tensor(first) and all(map(is_tensor, values)):

@@ -65,7 +65,8 @@ def to_tensor(part: Any) -> Any:
     """An array as a tensor over the same memory, where torch has its dtype; anything else as it is."""
     import torch
 
-    if not isinstance(part, np.ndarray) or part.dtype.kind not in "biufc":
+    is_array = isinstance(part, np.ndarray) and not isinstance(part, np.ma.MaskedArray)
+    if not is_array or part.dtype.kind not in "biufc":
         return part
     if (
         part.dtype.char == "Q"

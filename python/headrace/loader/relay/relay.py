@@ -13,6 +13,7 @@ again by a thread that has them: groups end wherever garbage is collected.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import select
@@ -132,6 +133,8 @@ class Relay:
         self._poll = select.poll()
         self._is_running = False
         self._woken, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        # An iterator that ends with the interpreter finds no module here any more.
+        self._stir = functools.partial(os.write, self._wake, b"x")
         self._poll.register(self._woken, select.POLLIN)
         # Not at exit: iterators may end after that.
         weakref.finalize(self, _close_all, (self._woken, self._wake), os.getpid()).atexit = False
@@ -163,8 +166,10 @@ class Relay:
                 self._loop = self._group = None
 
     def stir(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # It has not even heard the last time.
-            os.write(self._wake, b"x")
+        try:  # noqa: SIM105 (contextlib may be gone too)
+            self._stir()
+        except BlockingIOError:
+            pass  # It has not even heard the last time.
 
     def _stop(self) -> None:
         """The loader is closed: all loops end."""
