@@ -6,7 +6,7 @@
 /// Place: ReadAhead puts blocks here and takes them out, and says how much they may hold; whoever
 /// else lacks memory has them given up. Nothing waits for memory that they hold.
 ///
-/// Threads: the feed thread; taken() from any.
+/// Threads: the feed thread.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -35,7 +35,6 @@ class KeptBlocks {
   /// other are needed first again. False: there is none.
   bool give_up_one();
 
-  std::uint64_t bytes() const noexcept { return bytes_; }
   /// All blocks of the dataset are here.
   bool has_all() const { return by_block_.size() == dataset_.block_count(); }
 

@@ -65,7 +65,12 @@ std::shared_ptr<Fetch> LaneWindow::find_whole(std::uint32_t block, const KeptBlo
 
 std::uint64_t LaneWindow::held_bytes() const noexcept {
   std::uint64_t held = 0;
-  for (const auto& fetch : fetches) held += fetch ? fetch->held_bytes() : 0;
+  for (const auto& fetch : fetches) {
+    if (!fetch) continue;
+    // All owners' parts together are no less than what it holds.
+    const std::uint64_t owners = fetch->sharer_count + 1;
+    held += (fetch->held_bytes() + owners - 1) / owners;
+  }
   return held;
 }
 

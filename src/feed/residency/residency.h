@@ -49,7 +49,7 @@ struct LaneWindow {
   /// The read of a piece that is KeptBlocks::is_whole() of the block; nullptr: none.
   std::shared_ptr<Fetch> find_whole(std::uint32_t block, const KeptBlocks& kept) const;
   /// What its pieces have of the pool now: other than charged_bytes, for only unpacking tells what
-  /// a block takes. \pre None is under way.
+  /// a block takes. Of one that is shared, its part. \pre None is under way.
   std::uint64_t held_bytes() const noexcept;
 
   Window window;
