@@ -150,7 +150,7 @@ def test_a_node_that_is_killed_in_mid_epoch_costs_misses_only(
         with hr.Loader("s3://b", batch_size=32, **where(sim)) as plain:
             expected = [batch["x"].tolist() for _ in range(3) for batch in plain]
         epoch = len(expected) // 3
-        options = {"batch_size": 32, "memory": "64MiB", **where(sim)}
+        options = {"batch_size": 32, "memory": "64MiB", "keep_in_memory": False, **where(sim)}
         with hr.Loader("s3://b", cache=url_of(*servers), **options) as loader:
             seen = [batch["x"].tolist() for batch in loader]
             stats = settle(loader.stats)
