@@ -102,9 +102,8 @@ def test_the_loader_delivers_every_sample(flipped: tuple[str, str], s3: simulato
     url, column = flipped
     dataset = hr.Dataset(url, memory="64MiB", block_bytes="64KiB")
     s3.set_behaviour(corrupt_rate=0.2)
-    with hr.Loader(
-        dataset, batch_size=10, rank=0, world_size=1, seed=1, memory="64MiB", on_bad_sample=mode, workers=1
-    ) as loader:
+    options = {"rank": 0, "world_size": 1, "seed": 1, "memory": "64MiB", "keep_in_memory": False}
+    with hr.Loader(dataset, batch_size=10, on_bad_sample=mode, workers=1, **options) as loader:
         seen = []
         for _ in range(8):
             for batch in loader:
