@@ -95,7 +95,6 @@ std::unique_ptr<Pipeline::Stages> Pipeline::make_stages(Run run) {
   const std::uint64_t window_bytes = parts_.shares.window_bytes;
   WindowShares shares{.first_bytes = window_bytes, .window_bytes = window_bytes};
   const std::uint64_t dataset_bytes = parts_.sizes.charged_bytes(dataset);
-  const bool has_room_for_all = dataset_bytes <= window_bytes;
   if (const LaneOrder* lanes = run.order->lanes()) {
     const auto own = static_cast<std::uint32_t>(lanes->own_lanes(run.plan).size());
     const std::uint64_t window = largest_window_bytes(dataset, *run.order, parts_.sizes);
@@ -111,7 +110,7 @@ std::unique_ptr<Pipeline::Stages> Pipeline::make_stages(Run run) {
     const bool is_all_ours = run.plan.world_size == 1 && run.plan.segment.start == 0;
     const bool reads_wholes =
         parts_.keeps_blocks && is_all_ours && !run.is_last &&
-        (run.is_one_of_more ? has_room_for_all : dataset_bytes <= shares.first_bytes);
+        dataset_bytes <= (run.is_one_of_more ? window_bytes : shares.first_bytes);
     residency = std::make_unique<LaneTable>(std::shared_ptr<const LaneOrder>(run.order, lanes),
                                             dataset, run.plan, shares.dense_lanes, parts_.sizes,
                                             *parts_.stand_ins, reads_wholes);
@@ -121,10 +120,8 @@ std::unique_ptr<Pipeline::Stages> Pipeline::make_stages(Run run) {
   }
   // An epoch that follows reads on in the room of the one before.
   if (!stages_) room_.begin(shares.resident_bytes, shares.first_bytes, shares.window_bytes);
-  // Of epochs that are known to follow, all of a dataset is kept that has room; else what memory
-  // the way to the store needs anyway.
-  const std::uint64_t keep_bytes = run.is_one_of_more && has_room_for_all ? window_bytes : 0;
-  return std::make_unique<Stages>(parts_, std::move(run), std::move(residency), room_, keep_bytes);
+  return std::make_unique<Stages>(parts_, std::move(run), std::move(residency), room_,
+                                  dataset_bytes);
 }
 
 void Pipeline::drop_bad() {

@@ -43,10 +43,10 @@ class Pipeline {
   /// What belongs to one run.
   struct Stages {
     Stages(const FeedParts& parts, Run r, std::unique_ptr<Residency> residency,
-           io::ReadAheadRoom& room, std::uint64_t keep_bytes)
+           io::ReadAheadRoom& room, std::uint64_t dataset_bytes)
         : run(std::move(r)),
           following(run.following),
-          read_ahead(parts, run, std::move(residency), room, keep_bytes),
+          read_ahead(parts, run, std::move(residency), room, dataset_bytes),
           assembler(parts, run, read_ahead) {}
 
     const Run run;

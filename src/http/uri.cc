@@ -56,10 +56,11 @@ void append_encoded(std::string_view bytes, Slash slash, std::string& out) {
 
 std::string encode(std::string_view bytes, Slash slash, Plus plus) {
   std::string out;
-  while (plus == Plus::kSpace && bytes.find(' ') != std::string_view::npos) {
-    append_encoded(bytes.substr(0, bytes.find(' ')), slash, out);
+  std::size_t space = 0;
+  while (plus == Plus::kSpace && (space = bytes.find(' ')) != std::string_view::npos) {
+    append_encoded(bytes.substr(0, space), slash, out);
     out += '+';
-    bytes.remove_prefix(bytes.find(' ') + 1);
+    bytes.remove_prefix(space + 1);
   }
   append_encoded(bytes, slash, out);
   return out;

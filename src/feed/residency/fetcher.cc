@@ -8,6 +8,8 @@
 //   need.
 // - Requests have parts of the fetch's slab on loan. They come back before the fetch ends: a
 //   completion's at once, so that whoever forgets the fetch may give the memory back.
+// - A fetch may have several owners, windows of one run or of two: each gives it up once, and only
+//   the last ends it. Pins count over all runs, so their marks do, too.
 // - An abandoned fetch keeps its memory until the store and the workers have let go of it, and
 //   while a batch has it pinned.
 #include "feed/residency/fetcher.h"

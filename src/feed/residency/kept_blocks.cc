@@ -8,14 +8,15 @@
 
 namespace headrace::feed {
 
-bool KeptBlocks::is_whole(const Fetch& fetch) const {
+bool has_whole_block(const Fetch& fetch, const Dataset& dataset) {
   const bool is_there = fetch.state == Fetch::State::kReady || fetch.is_under_way();
   return is_there && !fetch.is_abandoned && fetch.piece.begin == 0 &&
-         fetch.piece.end == dataset_.block(fetch.piece.block).sample_count;
+         fetch.piece.end == dataset.block(fetch.piece.block).sample_count;
 }
 
 bool KeptBlocks::keep(const std::shared_ptr<Fetch>& fetch, std::uint64_t room_bytes) {
-  if (!is_whole(*fetch) || fetch->is_under_way() || fetch->sharer_count > 0) return false;
+  if (!has_whole_block(*fetch, dataset_) || fetch->is_under_way() || fetch->sharer_count > 0)
+    return false;
   const std::uint64_t bytes = fetch->held_bytes();
   if (bytes_ + bytes > room_bytes || by_block_.contains(fetch->piece.block)) return false;
   const auto entry = entries_.emplace_hint(entries_.end(), count_++, Entry{fetch, bytes});

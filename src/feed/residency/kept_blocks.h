@@ -16,15 +16,16 @@
 
 namespace headrace::feed {
 
+/// The read is there, or under way, and has the whole of its block.
+bool has_whole_block(const Fetch& fetch, const Dataset& dataset);
+
 class KeptBlocks {
  public:
   /// `fetcher` must outlive what is kept.
   KeptBlocks(const Dataset& dataset, Fetcher& fetcher) : dataset_(dataset), fetcher_(fetcher) {}
 
-  /// The read is there, or under way, and has the whole of its block.
-  bool is_whole(const Fetch& fetch) const;
-  /// Takes over a read that is_whole(), kReady and nobody else's, if all that is kept is of at most
-  /// `room_bytes` then. False: it stays the caller's.
+  /// Takes over a read that has_whole_block(), is kReady and nobody else's, if all that is kept is
+  /// of at most `room_bytes` then. False: it stays the caller's.
   bool keep(const std::shared_ptr<Fetch>& fetch, std::uint64_t room_bytes);
   /// Hands the block over; nullptr: it is not here.
   std::shared_ptr<Fetch> take(std::uint32_t block);

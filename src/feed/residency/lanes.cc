@@ -70,10 +70,10 @@ LaneWindow* LaneTable::find(const LanePosition& place) noexcept {
   return nullptr;
 }
 
-std::shared_ptr<Fetch> LaneTable::find_whole(std::uint32_t block, const KeptBlocks& kept) const {
+std::shared_ptr<Fetch> LaneTable::find_whole(std::uint32_t block) const {
   for (const Lane& lane : lanes_) {
     for (const auto& window : lane.windows) {
-      if (auto found = window->find_whole(block, kept)) return found;
+      if (auto found = window->find_whole(block, dataset_)) return found;
     }
   }
   return nullptr;

@@ -25,7 +25,7 @@ class LaneTable final : public Residency {
   bool is_dense(const LanePosition& place) const override;
   bool has_singles() const noexcept override { return sparse_lane_count_ > 0; }
   LaneWindow* find(const LanePosition& place) noexcept override;
-  std::shared_ptr<Fetch> find_whole(std::uint32_t block, const KeptBlocks& kept) const override;
+  std::shared_ptr<Fetch> find_whole(std::uint32_t block) const override;
   LaneWindow& open(const LanePosition& place, std::uint64_t batch) override;
   LaneWindow* open_next(const Bounds& bounds, Windows& closed) override;
   std::uint64_t next_need() const noexcept override;

@@ -85,12 +85,6 @@ LaneWindow* ListedBlocks::find(const LanePosition& place) noexcept {
   return found == blocks_.end() ? nullptr : found->second.window.get();
 }
 
-std::shared_ptr<Fetch> ListedBlocks::find_whole(std::uint32_t block, const KeptBlocks& kept) const {
-  const auto found = blocks_.find(block);
-  const bool is_open = found != blocks_.end() && found->second.window != nullptr;
-  return is_open ? found->second.window->find_whole(block, kept) : nullptr;
-}
-
 LaneWindow& ListedBlocks::open(const LanePosition& place, std::uint64_t batch) {
   const std::uint32_t block = place.lane;
   State& state = blocks_[block];

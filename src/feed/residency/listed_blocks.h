@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "feed/residency/kept_blocks.h"
 #include "feed/residency/residency.h"
 #include "order/listed_needs.h"
 
@@ -27,7 +28,6 @@ class ListedBlocks final : public Residency {
   bool is_dense(const LanePosition& place) const override;
   bool has_singles() const noexcept override { return true; }
   LaneWindow* find(const LanePosition& place) noexcept override;
-  std::shared_ptr<Fetch> find_whole(std::uint32_t block, const KeptBlocks& kept) const override;
   LaneWindow& open(const LanePosition& place, std::uint64_t batch) override;
   LaneWindow* open_next(const Bounds& bounds, Windows& closed) override;
   std::uint64_t next_need() const noexcept override;

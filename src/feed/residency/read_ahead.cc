@@ -26,7 +26,7 @@ constexpr std::uint64_t kJudgedSamples = 1 << 14;
 }  // namespace
 
 ReadAhead::ReadAhead(const FeedParts& parts, const Run& run, std::unique_ptr<Residency> residency,
-                     io::ReadAheadRoom& room, std::uint64_t keep_bytes)
+                     io::ReadAheadRoom& room, std::uint64_t dataset_bytes)
     : parts_(parts),
       run_(run),
       fetcher_(*parts.fetcher),
@@ -34,15 +34,16 @@ ReadAhead::ReadAhead(const FeedParts& parts, const Run& run, std::unique_ptr<Res
       planner_(parts, run, *residency_),
       room_(room),
       window_limit_bytes_(room_.bytes()),
-      keep_bytes_(keep_bytes),
-      has_room_for_all_(residency_->picks_windows() &&
-                        parts_.sizes.charged_bytes(*parts_.dataset) <= window_room()) {}
+      keep_bytes_(run_.is_one_of_more && dataset_bytes <= parts_.shares.window_bytes
+                      ? parts_.shares.window_bytes
+                      : 0),
+      has_room_for_all_(residency_->picks_windows() && dataset_bytes <= window_room()) {}
 
 ReadAhead::~ReadAhead() {
   end_repair();
   for (Work& work : works_) drop_runs(work);
   residency_->close_all(closed_);
-  drop_closed();
+  drop_closed(true);
 }
 
 // --- planning ---
@@ -144,7 +145,7 @@ bool ReadAhead::admit_window() {
     admitting_ = residency_->open_next(
         {.batch = head_, .planned_end = head_ + works_.size(), .limit_bytes = window_room()},
         closed_);
-    drop_closed();
+    drop_closed(true);
     if (admitting_ == nullptr) return false;
     mark_wanted(*admitting_);
   }
@@ -178,9 +179,9 @@ bool ReadAhead::find_in_memory(std::shared_ptr<Fetch>& fetch) {
   const std::uint32_t block = fetch->piece.block;
   auto found = parts_.kept->take(block);
   if (!found) {
-    found = residency_->find_whole(block, *parts_.kept);
+    found = residency_->find_whole(block);
     if (!found && before_ != nullptr) {
-      found = before_->residency_->find_whole(block, *parts_.kept);
+      found = before_->residency_->find_whole(block);
       if (found) shared_.push_back(found);
     }
     if (found) fetcher_.share(*found);
@@ -203,7 +204,7 @@ std::uint64_t ReadAhead::charged_together() const noexcept {
 
 bool ReadAhead::keeps_now() const noexcept {
   // In the last of several epochs for the lane that has the rest of a block.
-  const bool is_wanted = run_.is_last ? run_.is_one_of_more && !is_over() : true;
+  const bool is_wanted = !run_.is_last || (run_.is_one_of_more && !is_over());
   return parts_.keeps_blocks && is_wanted;
 }
 
@@ -287,7 +288,7 @@ void ReadAhead::end_repair() {
 void ReadAhead::pass(std::span<const LanePosition> places) {
   count_singles(head());
   residency_->pass(head_, places, closed_);
-  drop_closed();
+  drop_closed(true);
   drop_runs(head());
   works_.pop_front();
   ++head_;
@@ -332,7 +333,7 @@ bool ReadAhead::make_room() {
       works_.pop_back();
     }
   } else if (auto window = residency_->evict_last(head_ + 1)) {
-    drop(std::move(window));
+    drop(std::move(window), false);
     // Later batches may count on the block: plan them again when their turn comes.
     if (residency_->picks_windows() && works_.size() > 1) works_.resize(1);
   } else {
@@ -347,7 +348,7 @@ bool ReadAhead::sacrifice_current() {
   auto window = residency_->evict_last(0);
   if (!window) return false;
   const std::uint32_t lane = window->lane;
-  drop(std::move(window));
+  drop(std::move(window), false);
   window_limit_bytes_ = std::min(window_limit_bytes_, charged_bytes());
   if (works_.empty()) return true;
   Work& next = works_.front();  // The batch being repaired has nothing of windows.
@@ -391,24 +392,17 @@ Result<Step> ReadAhead::starve(std::string_view what, std::uint64_t own_bytes) {
           "; raise memory, or lower batch_size or block_bytes");
 }
 
-void ReadAhead::drop(std::unique_ptr<LaneWindow> window) {
+void ReadAhead::drop(std::unique_ptr<LaneWindow> window, bool keeps) {
   if (admitting_ == window.get()) admitting_ = nullptr;
   for (const auto& fetch : window->fetches) {
-    if (fetch) fetcher_.abandon(*fetch);
+    if (!fetch) continue;
+    const bool is_kept = keeps && keeps_now() && parts_.kept->keep(fetch, room_to_keep());
+    if (!is_kept) fetcher_.abandon(*fetch);
   }
 }
 
 void ReadAhead::drop_closed(bool keeps) {
-  for (auto& window : closed_) {
-    if (admitting_ == window.get()) admitting_ = nullptr;
-    for (const auto& fetch : window->fetches) {
-      if (!fetch) continue;
-      const bool is_kept = keeps && keeps_now() && fetch->sharer_count == 0 &&
-                           parts_.kept->is_whole(*fetch) &&
-                           parts_.kept->keep(fetch, room_to_keep());
-      if (!is_kept) fetcher_.abandon(*fetch);
-    }
-  }
+  for (auto& window : closed_) drop(std::move(window), keeps);
   closed_.clear();
 }
 

@@ -23,10 +23,9 @@ namespace headrace::feed {
 class ReadAhead {
  public:
   /// `parts`, `run` and `room` must outlive it. `room`: for windows and single reads together, of
-  /// this run. `keep_bytes`: what these and the blocks kept for later runs may take, where that is
-  /// more.
+  /// this run. `dataset_bytes`: what all blocks take.
   ReadAhead(const FeedParts& parts, const Run& run, std::unique_ptr<Residency> residency,
-            io::ReadAheadRoom& room, std::uint64_t keep_bytes);
+            io::ReadAheadRoom& room, std::uint64_t dataset_bytes);
   /// Gives up everything under way.
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
@@ -129,9 +128,9 @@ class ReadAhead {
   /// Gives up all that was read; false when that was nothing.
   bool give_up_all();
   bool is_memory_all_ours(std::uint64_t own_bytes) const;
-  void drop(std::unique_ptr<LaneWindow> window);
-  /// Drops what was closed, and keeps blocks of it for later runs. `keeps` false: none.
-  void drop_closed(bool keeps = true);
+  /// `keeps`: blocks of it may stay for later.
+  void drop(std::unique_ptr<LaneWindow> window, bool keeps);
+  void drop_closed(bool keeps);
   void drop_runs(Work& work);
 
   const FeedParts& parts_;
@@ -155,6 +154,9 @@ class ReadAhead {
   bool is_given_up_ = false;
   const ReadAhead* before_ = nullptr;           ///< Until take_over().
   std::vector<std::shared_ptr<Fetch>> shared_;  ///< That came from it.
+  /// For windows and kept blocks together, where that is more than the room: of epochs that are
+  /// known to follow, all of a dataset is kept that fits, else what the way to the store needs
+  /// anyway.
   const std::uint64_t keep_bytes_;
   const bool has_room_for_all_;  ///< Windows of all blocks, where these are picked.
   std::vector<std::unique_ptr<LaneWindow>> closed_;  ///< Empty between calls.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "feed/residency/kept_blocks.h"
 #include "order/window_pieces.h"
 
 namespace headrace::feed {
@@ -56,9 +57,9 @@ std::size_t LaneWindow::piece_of(const SamplePlace& place) const noexcept {
   return static_cast<std::size_t>(found - bytes.begin());
 }
 
-std::shared_ptr<Fetch> LaneWindow::find_whole(std::uint32_t block, const KeptBlocks& kept) const {
+std::shared_ptr<Fetch> LaneWindow::find_whole(std::uint32_t block, const Dataset& dataset) const {
   const auto found = std::find_if(fetches.begin(), fetches.end(), [&](const auto& fetch) {
-    return fetch && fetch->piece.block == block && kept.is_whole(*fetch);
+    return fetch && fetch->piece.block == block && has_whole_block(*fetch, dataset);
   });
   return found == fetches.end() ? nullptr : *found;
 }

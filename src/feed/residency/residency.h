@@ -11,7 +11,6 @@
 
 #include "feed/plan/stand_ins.h"
 #include "feed/residency/fetcher.h"
-#include "feed/residency/kept_blocks.h"
 #include "headrace/order.h"
 #include "order/order_math.h"
 
@@ -46,8 +45,8 @@ struct LaneWindow {
   bool refresh();
   /// Index of the first failed piece; the number of pieces when there is none.
   std::size_t failed() const noexcept;
-  /// The read of a piece that is KeptBlocks::is_whole() of the block; nullptr: none.
-  std::shared_ptr<Fetch> find_whole(std::uint32_t block, const KeptBlocks& kept) const;
+  /// The read of a piece that has_whole_block(); nullptr: none.
+  std::shared_ptr<Fetch> find_whole(std::uint32_t block, const Dataset& dataset) const;
   /// What its pieces have of the pool now: other than charged_bytes, for only unpacking tells what
   /// a block takes. Of one that is shared, its part. \pre None is under way.
   std::uint64_t held_bytes() const noexcept;
@@ -87,8 +86,12 @@ class Residency {
   virtual bool has_singles() const noexcept = 0;
   /// The open window that holds the place, or nullptr.
   virtual LaneWindow* find(const LanePosition& place) noexcept = 0;
-  /// A read of an open window that is there or under way, of the whole of the block; or nullptr.
-  virtual std::shared_ptr<Fetch> find_whole(std::uint32_t block, const KeptBlocks& kept) const = 0;
+  /// A read of an open window that has_whole_block(), for another window or run to share; nullptr:
+  /// none, or none is ever shared.
+  virtual std::shared_ptr<Fetch> find_whole(std::uint32_t block) const {
+    static_cast<void>(block);
+    return nullptr;
+  }
   /// Opens the window that holds the place (and forgets none) for `batch`. \pre find() gave
   /// nullptr.
   virtual LaneWindow& open(const LanePosition& place, std::uint64_t batch) = 0;
