@@ -460,3 +460,14 @@ def test_redirects_take_credentials_to_trusted_hosts_only(
         monkeypatch.setenv("HEADRACE_TRUSTED_HOSTS", "127.0.0.2")
         with hr.Store("s3://b", **options) as store:
             assert store.get("x") == b"hello"
+
+
+def test_a_relative_path_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("here", "there"):
+        hr.Store(tmp_path / name / "d").put("name.txt", name.encode())
+    monkeypatch.chdir(tmp_path / "here")
+    with hr.Store("d") as store, hr.Dataset("d") as dataset, hr.Loader("d", batch_size=1) as loader:
+        monkeypatch.chdir(tmp_path / "there")
+        assert bytes(store.get("name.txt")) == b"here"
+        assert [sample["data"] for sample in dataset.read([0])] == [b"here"]
+        assert [list(batch["data"]) for batch in loader] == [[b"here"]]

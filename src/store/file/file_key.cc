@@ -1,5 +1,10 @@
 #include "store/file/file_key.h"
 
+#include <filesystem>
+#include <system_error>
+
+#include "base/errno_status.h"
+
 namespace headrace::file {
 
 Status check_key(std::string_view key) {
@@ -50,6 +55,14 @@ Result<std::string> root_of(const std::string& url) {
     return Status(Code::kInvalidArgument, "the path is empty");
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
+}
+
+Result<std::string> lasting_root_of(const std::string& url) {
+  HEADRACE_TRY_ASSIGN(const std::string root, root_of(url));
+  std::error_code error;
+  const auto path = std::filesystem::absolute(root, error);
+  if (error) return errno_status(error.value(), "find the directory that " + url + " is below");
+  return path.string();
 }
 
 }  // namespace headrace::file

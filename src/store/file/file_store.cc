@@ -246,7 +246,7 @@ class FileBackend final : public LocalBackend {
 }  // namespace
 
 Result<std::unique_ptr<Store>> open_file_store(const StoreOptions& options) {
-  HEADRACE_TRY_ASSIGN(std::string root, root_of(options.url));
+  HEADRACE_TRY_ASSIGN(std::string root, lasting_root_of(options.url));
   std::string url = options.url;
   while (url.size() > 1 && url.back() == '/' && !url.ends_with("://")) url.pop_back();
   std::string directory = root;

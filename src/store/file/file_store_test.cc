@@ -99,6 +99,27 @@ TEST(FileKey, RootsComeFromUrlsAndPlainPaths) {
   EXPECT_EQ(file::root_of("").error().code(), Code::kInvalidArgument);
 }
 
+TEST(FileKey, ARelativeRootIsThatOfTheMoment) {
+  EXPECT_EQ(*file::lasting_root_of("relative/dir"), fs::current_path() / "relative/dir");
+  EXPECT_EQ(*file::lasting_root_of("/data"), "/data");
+  EXPECT_EQ(file::lasting_root_of("").error().code(), Code::kInvalidArgument);
+}
+
+TEST_F(FileStoreTest, ARelativePathDoesNotFollowTheProcessIntoAnotherDirectory) {
+  write("here/root/key", "here");
+  write("there/root/key", "there");
+  const fs::path before = fs::current_path();
+  fs::current_path(path("here"));
+  StoreOptions options;
+  options.url = "root";
+  auto store = open_file_store(options);
+  fs::current_path(path("there"));
+  auto info = (*store)->head("key");
+  fs::current_path(before);
+  ASSERT_TRUE(info) << info.error().message();
+  EXPECT_EQ(info->size_bytes, 4U);
+}
+
 TEST_F(FileStoreTest, TraversalIsRefusedByEveryOperation) {
   write("../secret", "x");
   EXPECT_EQ(put("../out").status.code(), Code::kInvalidArgument);
