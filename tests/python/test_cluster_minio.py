@@ -114,7 +114,13 @@ def settle(loader: hr.Loader) -> dict[str, Any]:
 
 
 def options_of(cold: simulator.Server, minio: Minio) -> dict[str, Any]:
-    return {"batch_size": 32, "memory": "128MiB", "cache": minio.cache(), "keep_in_memory": False, **where(cold)}
+    return {
+        "batch_size": 32,
+        "memory": "128MiB",
+        "cache": minio.cache(),
+        "keep_in_memory": False,
+        **where(cold),
+    }
 
 
 def read_epoch(options: dict[str, Any], begin: Any, out: Any) -> None:

@@ -189,9 +189,10 @@ class Store(live.Closing):
 
     ``s3://bucket[/prefix]``, ``gs://bucket[/prefix]``, ``az://account/container[/prefix]``,
     ``http(s)://host/path`` and ``hf://datasets/ORG/NAME[@REVISION]`` (reading), ``file:///dir``, a plain
-    path (a relative one is that of the moment), or ``memory://name``. Keys are relative to the URL. Credentials, region and endpoint are found as
-    the vendor's own tools find them unless given; ``headrace store whoami URL`` shows which. Every method may
-    be called from any thread; all take Ctrl-C at once and leave the other Python threads running.
+    path (a relative one is that of the moment), or ``memory://name``. Keys are relative to the URL.
+    Credentials, region and endpoint are found as the vendor's own tools find them unless given;
+    ``headrace store whoami URL`` shows which. Every method may be called from any thread; all take Ctrl-C at
+    once and leave the other Python threads running.
 
     :param memory: limit of the bytes under way, all calls together. What :meth:`get` returns is the caller's
         and not counted.
