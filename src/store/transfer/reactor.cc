@@ -96,7 +96,7 @@ Reactor::Reactor(std::unique_ptr<Poller> poller, HttpProtocol& protocol, Network
   connections_.reserve(most);
   closed_.reserve(most);
   idle_.reserve(most);
-  counted_until_ = reported_at_ = clock_.now();
+  counted_until_ = reported_at_ = polled_at_ = clock_.now();
 }
 
 Reactor::~Reactor() {
@@ -127,6 +127,7 @@ Status Reactor::start() {
 void Reactor::run() {
   for (;;) {
     const TimePoint now = clock_.now();
+    notice_pause(polled_at_, now);
     take_mail(now);
     fire_timers(now);
     if (now >= check_late_at_) check_late(now);
@@ -146,6 +147,7 @@ void Reactor::poll_once() {
   if (!mailbox_.begin_wait(wants_work, until)) return;
   std::chrono::nanoseconds timeout(-1);
   const TimePoint before = clock_.now();
+  notice_pause(polled_at_, before);
   if (until != TimePoint::max())
     timeout = std::max(std::chrono::nanoseconds(0), std::chrono::nanoseconds(until - before));
   if (!clock_runs_ && (timeout.count() < 0 || timeout > kForeignClockSlice))
@@ -153,8 +155,8 @@ void Reactor::poll_once() {
   counters_.waits.add(1);
   const std::size_t count = poller_->poll(events_, timeout);
   mailbox_.end_wait();
-  const TimePoint now = clock_.now();
-  notice_sleep(before, timeout, now);
+  const TimePoint now = polled_at_ = clock_.now();
+  if (timeout.count() >= 0) notice_pause(before + timeout, now);
   count_time(now);
   for (std::size_t i = 0; i < count; ++i) {
     auto& connection = *static_cast<Connection*>(events_[i].socket->owner);
@@ -293,7 +295,7 @@ void Reactor::on_resolved(Endpoint& endpoint, TimePoint now) {
 
 void Reactor::fire_timers(TimePoint now) {
   while (Timer* timer = timers_.pop_due(now)) {
-    if (now < excused_until_ && is_excused(*timer, now)) continue;
+    if (now < excused_until_ && is_excused(*timer)) continue;
     if (static_cast<TimerKind>(timer->kind) == TimerKind::kOp) {
       on_op_timer(*static_cast<TransferOp*>(timer->owner), now);
       continue;

@@ -78,7 +78,7 @@ class Reactor {
   Connection* open_connection(std::size_t limit);
   void retire(Connection& connection, TimePoint now);
 
-  // reactor_control.cc: concurrency, hedges, sleep of the whole process
+  // reactor_control.cc: concurrency, hedges, pauses in which nobody looked at the sockets
   bool may_start(const TransferOp& op) const noexcept;
   bool may_go_beside() const noexcept;
   /// Transfers in flight, if the next is a small get.
@@ -97,8 +97,8 @@ class Reactor {
   Connection* pick_hedge_connection(const TransferOp& op, TimePoint now);
   void drop_rival_of(TransferOp& op, Connection& connection, TimePoint now);
   bool survives(TransferOp& op, Connection& connection, TimePoint now);
-  void notice_sleep(TimePoint before, std::chrono::nanoseconds timeout, TimePoint now) noexcept;
-  bool is_excused(Timer& timer, TimePoint now);
+  void notice_pause(TimePoint expected, TimePoint now) noexcept;
+  bool is_excused(Timer& timer);
 
   void advance(Connection& connection, Progress progress, TimePoint now);
   void on_attempt_done(Connection& connection, TimePoint now);
@@ -155,6 +155,7 @@ class Reactor {
   OpQueue awaiting_[FirstByteTimes::kClassCount];  // gets, oldest attempt first
   TimePoint check_late_at_ = TimePoint::max();
   std::size_t disowned_ = 0;  // connections that wait for the kernel, without an op
+  TimePoint polled_at_{};     // the sockets were looked at last
   TimePoint excused_until_{};
 };
 

@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kLeastCheckInterval{1};
 constexpr std::chrono::milliseconds kUnknownCheckInterval{20};
 // A thread that sleeps so much longer than it asked for was stopped, and so was the whole process:
 // SIGSTOP, a suspended machine, a debugger. What came meanwhile waits in the kernel.
-constexpr std::chrono::seconds kStoppedProcess{1};
+constexpr std::chrono::seconds kLongPause{1};
 constexpr std::chrono::seconds kExcuse{1};
 
 double seconds_of(std::chrono::nanoseconds time) {
@@ -251,18 +251,16 @@ bool Reactor::survives(TransferOp& op, Connection& connection, TimePoint now) {
   return true;
 }
 
-// --- sleep of the process ---
+// --- pauses ---
 
-void Reactor::notice_sleep(TimePoint before, std::chrono::nanoseconds timeout,
-                           TimePoint now) noexcept {
-  if (!clock_runs_) return;
-  const auto asked_for = std::max(timeout, std::chrono::nanoseconds(0));
-  if (timeout.count() >= 0 && now - before > asked_for + kStoppedProcess)
-    excused_until_ = now + kExcuse;
+/// Nobody looked at the sockets until `now`, much later than expected: the process was stopped, or
+/// a turn took long, since the memory that it received into was touched for the first time. What is
+/// late by our clock may have come long ago, and no server is to blame.
+void Reactor::notice_pause(TimePoint expected, TimePoint now) noexcept {
+  if (clock_runs_ && now - expected > kLongPause) excused_until_ = now + kExcuse;
 }
 
-bool Reactor::is_excused(Timer& timer, TimePoint now) {
-  static_cast<void>(now);
+bool Reactor::is_excused(Timer& timer) {
   if (static_cast<TimerKind>(timer.kind) == TimerKind::kOp) {
     const auto& op = *static_cast<TransferOp*>(timer.owner);
     if (op.state != OpState::kActive) return false;

@@ -1,6 +1,7 @@
 // Late answers and their second attempts, the limit of requests in flight, dead addresses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -497,6 +498,63 @@ TEST_P(TailTest, NameThatNobodyKnowsIsToldSoon) {
   EXPECT_EQ(transfer(get(0, 1000)).status.code(), Code::kUnavailable);
   EXPECT_EQ(look_ups.load(), 6);
   stop_all();
+}
+
+/// The system's clock, which runs ahead at a chosen question of a reactor: as if its turn had taken
+/// so long there.
+class LeapingClock final : public RunningClock {
+ public:
+  TimePoint now() const noexcept override {
+    if (questions_ > 0 && is_reactor() && --questions_ == 0) {
+      is_leaping_.release();
+      go_on_.acquire();
+      ahead_ = 3h;
+    }
+    return system_clock().now() + ahead_.load();
+  }
+  std::chrono::sys_seconds wall_now() const noexcept override { return system_clock().wall_now(); }
+  void leap_at(int question) noexcept { questions_ = question; }
+  void wait_for_leap() noexcept { is_leaping_.acquire(); }
+  void go_on() noexcept { go_on_.release(); }
+
+ private:
+  static bool is_reactor() noexcept {
+    char name[16] = {};
+    ::pthread_getname_np(::pthread_self(), name, sizeof(name));
+    return std::string_view(name).starts_with("hr-net");
+  }
+  mutable std::atomic<int> questions_ = 0;
+  mutable std::atomic<std::chrono::nanoseconds> ahead_ = {};
+  mutable std::binary_semaphore is_leaping_{0};
+  mutable std::binary_semaphore go_on_{0};
+};
+
+TEST_P(TailTest, AReactorThatWasAwayForLongMakesNoTimeouts) {
+  // Its questions of a turn: after the poll, at the beginning of the next turn, before the next
+  // poll.
+  for (const int question : {1, 2, 3}) {
+    LeapingClock clock;
+    options_.first_byte_timeout = 1h;
+    options_.clock = &clock;
+    start([&](const SeenRequest& request, Peer& peer) {
+      const std::string body = server_->content(request.first, request.last);
+      clock.leap_at(question);
+      peer.send(ScriptedServer::head(206, body.size(),
+                                     "ETag: \"v1\"\r\nContent-Range: bytes " +
+                                         std::to_string(request.first) + "-" +
+                                         std::to_string(request.last) + "/1048576\r\n"));
+      clock.wait_for_leap();
+      peer.send(body);  // It waits in the kernel when the reactor looks again.
+      clock.go_on();
+    });
+    Request request = get(0, 1000);
+    request.deadline = clock.now() + 2h;
+    const Completion completion = transfer(std::move(request));
+    EXPECT_TRUE(completion.status.ok()) << question << ": " << completion.status.message();
+    EXPECT_EQ(completion.attempts, 1U) << question;
+    EXPECT_EQ(metric("store.timeouts"), 0) << question;
+    stop_all();
+  }
 }
 
 // ThreadSanitizer supports no threads in a child of a process that has some.
