@@ -52,7 +52,7 @@ test-cpp: build-test
 	@tests/with_servers $(CTEST) --test-dir build/test --progress
 
 test-python: build-test
-	@tests/with_servers $(PY) -m pytest -q tests/python tests/peers
+	@$(PY) tests/in_processes -j $(JOBS)
 
 check: ## The fast loop: format, lint, layers, types, build, unit tests
 	@tools/setup check test
