@@ -13,7 +13,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 from headrace.base.option_names import names_before
 from headrace.data.batch import Batch
 from headrace.errors import InvalidArgumentError
-from headrace.loader.epoch import Epoch
 from headrace.loader.facade import Facade
 from headrace.loader.loader import Loader as _NumpyLoader
 from headrace.loader.mapping.mappable import Mappable, Where
@@ -170,8 +169,7 @@ class Loader(Mappable["Loader"], Facade):
         """From the position to the end of the epoch, as :meth:`headrace.Loader.__iter__`: after a loop that
         was left early the rest of its epoch, after one that came to its end the next epoch. :meth:`reset`
         goes back to the first batch."""
-        iter(self._loader)
-        return Epoch(self._loader._next, self._converted)
+        return self._begun(self._converted)
 
     def _converted(self, batch: Any) -> Any:
         if not isinstance(batch, Batch):

@@ -13,7 +13,6 @@ from headrace.base.option_names import names_before
 from headrace.data.batch import Batch as _NumpyBatch
 from headrace.errors import InvalidArgumentError
 from headrace.loader.device.placing import Placing, pinned
-from headrace.loader.epoch import Epoch
 from headrace.loader.facade import Facade
 from headrace.loader.frameworks import (
     Batches,
@@ -236,8 +235,7 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
             self._is_epoch_over = False
             return iter(())
         self._find_place()
-        iter(self._loader)
-        batches = Epoch(self._loader._next, self._delivered)
+        batches = self._begun(self._delivered)
         return self._counted(batches) if "_is_accelerate_prepared" in vars(self) else batches
 
     def _is_at_start(self) -> bool:

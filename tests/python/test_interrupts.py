@@ -22,6 +22,7 @@ MODULES = {
     "headrace.jax",
     "headrace.torch",
     "headrace.loader.epoch",
+    "headrace.loader.facade",
     "headrace.loader.loader",
     "headrace.loader.mapping.executor",
     "headrace.loader.mapping.mapped",

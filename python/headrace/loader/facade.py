@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.base import live
-from headrace.loader.epoch import Epochs
+from headrace.loader.epoch import Epoch, Epochs
 
 if TYPE_CHECKING:
     from headrace.base.metrics import Metric
@@ -29,6 +29,12 @@ class Facade(Epochs, live.Closing):
     """The methods of a :class:`headrace.Loader`, which mean the same here."""
 
     _loader: Loader | MappedLoader
+
+    def _begun(self, convert: Callable[[Any], Any]) -> Epoch:
+        """A loop from the position to the end of the epoch, which delivers what ``convert`` makes of each
+        batch."""
+        iter(self._loader)
+        return Epoch(self._loader._next, convert)
 
     def __len__(self) -> int:
         """Batches of a whole epoch on this rank."""
