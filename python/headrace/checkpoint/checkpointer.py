@@ -353,7 +353,7 @@ class Checkpointer(live.Closing):
             if self._cooling is not None:
                 self._cooler.submit(self._cool, self._cooling, dict(self._saved), stay)
         except Exception as error:
-            _log.warning("checkpoints that need not stay could not be deleted: %s", error)
+            _tell_undeleted(error)
 
     def _look_at(self, step: int) -> None:
         """Notes of a checkpoint what says whether it stays. One that cannot be read does."""
@@ -372,7 +372,7 @@ class Checkpointer(live.Closing):
         try:
             self._far.delete(self._far.manifest(step))
         except (NotFoundError, CorruptError, UnsupportedError) as error:
-            _log.warning("checkpoints that need not stay could not be deleted: %s", error)
+            _tell_undeleted(error)
         del self._saved[step]
 
     def _cool(self, cooling: Cooling, saved: Mapping[int, Kept], stay: set[int | None]) -> None:
@@ -753,6 +753,10 @@ def _check_local(local: str, url: str) -> None:
             f"local={local!r} and {url!r} are one directory, or one lies in the other: local= is the quick "
             "disk from which checkpoints go to the URL; without it they are saved at the URL"
         )
+
+
+def _tell_undeleted(error: Exception) -> None:
+    _log.warning("checkpoints that need not stay could not be deleted: %s", error)
 
 
 def _stateful(state: Any) -> frozenset[str]:
