@@ -26,6 +26,9 @@ MODULES = {
     "headrace.loader.loader",
     "headrace.loader.mapping.executor",
     "headrace.loader.mapping.mapped",
+    "headrace.loader.relay.deal",
+    "headrace.loader.relay.hooks",
+    "headrace.loader.relay.relay",
 }
 """Those that move the position. What is raised while a user's function runs is that function's error."""
 
@@ -91,4 +94,30 @@ def test_an_interrupt_anywhere_loses_no_batch(
             received += [next(batches).ids.tolist() for _ in range(3)]
             assert received == planned[:4]
         assert batch.ids.tolist() == planned[1]
+        assert place > 5
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork.. may lead to deadlocks")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, AlarmError])
+def test_an_interrupt_anywhere_loses_no_batch_of_workers(
+    few_numbers: Path, error: type[BaseException]
+) -> None:
+    """The loop of a DataLoader may be over then; the next one goes on behind what was delivered."""
+    data = pytest.importorskip("torch.utils.data")
+    with open_torch(few_numbers) as loader:
+        planned = [ids.tolist() for ids in loader.sample_ids(0)]
+        for place in itertools.count():
+            loader.reset(0)
+            inside = data.DataLoader(loader, batch_size=None, num_workers=1, multiprocessing_context="fork")
+            batches = iter(inside)
+            assert next(batches).ids.tolist() == planned[0]
+            try:
+                with Interrupts(place, error):
+                    next(batches)
+            except error:
+                assert loader.state_dict()["batches"] == 1, place
+            else:
+                break
+            assert [next(iter(inside)).ids.tolist() for _ in range(2)] == planned[1:3]
+        assert loader.state_dict()["batches"] == 2
         assert place > 5

@@ -78,8 +78,8 @@ class Deal:
         self._states[self.dealt] = state
 
     def note_delivered(self) -> None:
-        """The training loop has got the next batch."""
-        del self._states[self.delivered]
+        """The training loop is about to get the next batch."""
+        self._states.pop(self.delivered - 1, None)  # That one it has got: nothing goes back before it.
         self.delivered += 1
 
     @property

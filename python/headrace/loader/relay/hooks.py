@@ -73,13 +73,16 @@ class _Counting:
         group = self._headrace_group
         if group.error:
             raise InvalidArgumentError(_OVER.format(error=group.error))
+        group.before = None
         try:
+            # Python runs signal handlers behind calls of C, so within note_delivered() too.
             data = super().__next__()  # type: ignore[misc]
             group.note_delivered()
         except StopIteration:
             group.note_ended()
             raise
         except BaseException as error:
+            group.take_back()
             # Not the error: its traceback has this iterator, and so its workers.
             group.error = f"{type(error).__name__}: {str(error).strip()[-500:]}"
             raise

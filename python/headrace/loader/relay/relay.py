@@ -86,6 +86,8 @@ class Group:
         """By the number of the worker: that is how they are started."""
         self.loops: list[_Loop] = []
         self.refusal = Refusal()
+        self.before: tuple[Deal, int] | None = None
+        """What the batch that the training loop is about to get belongs to, and how many it got before."""
         self.error = ""
         """What the training loop got in the place of a batch: it gets no other until another loop begins."""
         self.is_over = False
@@ -106,6 +108,10 @@ class Group:
         """The training loop is about to get a batch. Raises InvalidArgumentError where it must not: the
         loader is not where it was."""
         self._relay.note_delivered(self)
+
+    def take_back(self) -> None:
+        """The training loop could not have the batch that it was about to get: it comes again."""
+        self._relay.take_back(self)
 
     def note_ended(self) -> None:
         self._relay.note_ended(self)
@@ -155,9 +161,16 @@ class Relay:
 
     def note_delivered(self, group: Group) -> None:
         with self._books:
-            if self._group is not group or self._deal is None:
+            if self._group is not group or (deal := self._deal) is None:
                 raise InvalidArgumentError(_MOVED)
-            self._deal.note_delivered()
+            group.before = deal, deal.delivered
+            deal.note_delivered()
+
+    def take_back(self, group: Group) -> None:
+        with self._books:
+            if group.before is not None:
+                deal, count = group.before
+                deal.delivered = count
 
     def note_ended(self, group: Group) -> None:
         """The training loop knows that the epoch is over: from now on the loader says where it stands."""
