@@ -125,7 +125,8 @@ def stateful(job: Job) -> Any:
     from torchdata.stateful_dataloader import StatefulDataLoader
 
     module = Module()
-    loader = StatefulDataLoader(make(job), batch_size=None, num_workers=job.options.get("workers", 0))
+    workers, more = job.options.get("workers", 0), job.options.get("more", {})
+    loader = StatefulDataLoader(make(job), batch_size=None, num_workers=workers, **more)
     limit = job.options.get("limit")
     trainer(job, limit_train_batches=limit).fit(
         module, loader, ckpt_path=str(Path(job.directory) / "run.ckpt") if job.resumes else None

@@ -46,7 +46,11 @@ def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
             made.add(("wrapped", world, workers), "wrapped", world, options={"workers": workers})
     for world in (1, 2):
         made.add_resumed("limited", "fit", world, (4, LIMIT, LIMIT + 2), {"limit": LIMIT})
-    made.add_resumed("limited, workers", "stateful", 1, (4,), {"limit": LIMIT, "workers": 2})
+    options = {"limit": LIMIT, "workers": 2}
+    made.add_resumed("limited, workers", "stateful", 1, (4, LIMIT, LIMIT + 2), options)
+    more = {"snapshot_every_n_steps": 4}
+    made.add_resumed("limited, snapshots", "stateful", 1, (LIMIT + 2,), {**options, "more": more})
+    made.add_resumed("old snapshot", "stateful", 1, (LIMIT,), {**options, "more": more})
     made.add("combined", "combined", options={"limit": LIMIT})
     for holes in ("mask", "compact"):
         made.add(("filtered", holes), "filtered", options={"holes": holes})
@@ -82,7 +86,9 @@ def limited(data: Path, world: int) -> list[list[list[int]]]:
     ]
 
 
-@pytest.mark.parametrize(("way", "world"), [("limited", 1), ("limited", 2), ("limited, workers", 1)])
+@pytest.mark.parametrize(
+    ("way", "world"), [("limited", 1), ("limited", 2), ("limited, workers", 1), ("limited, snapshots", 1)]
+)
 def test_each_epoch_of_a_limited_training_begins_an_epoch(
     data: Path, runs: Runs, way: str, world: int
 ) -> None:
@@ -91,6 +97,11 @@ def test_each_epoch_of_a_limited_training_begins_an_epoch(
         for rank, expected in enumerate(limited(data, world)):
             first, second = (received(runs[part, way, world, stop][rank]) for part in ("first", "second"))
             assert first + second == expected, stop
+
+
+def test_an_epoch_that_would_begin_behind_an_older_snapshot_is_refused(runs: Runs) -> None:
+    """torchdata would take the batches that are missing from the snapshot out of the new epoch."""
+    runs.check_refused(("second", "old snapshot", 1, LIMIT), "snapshot_every_n_steps=1")
 
 
 def test_an_epoch_that_another_loader_ends_is_followed_by_the_next(data: Path, runs: Runs) -> None:

@@ -22,7 +22,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.loader.relay.relay import Group, Refusal, Relay
 from headrace.loader.relay.remote import Job, Remote
 
-__all__ = ["Shared", "find_iterator", "group_of", "share"]
+__all__ = ["Shared", "count_retaken", "find_iterator", "group_of", "share"]
 
 
 class Shared(Protocol):
@@ -49,16 +49,28 @@ def share(dataset: Shared) -> None:
     _shared.add(dataset)
 
 
-def find_iterator() -> Any:
-    """The iterator of a DataLoader that is starting workers in this thread; None: there is none."""
+def _find_start() -> dict[str, Any]:
+    """Local variables of the constructor of a DataLoader's iterator that is starting workers in this thread;
+    empty: there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "__init__":
-            found = frame.f_locals.get("self")
-            if isinstance(found, _BaseDataLoaderIter):
+            found = frame.f_locals
+            if isinstance(found.get("self"), _BaseDataLoaderIter):
                 return found
         frame = frame.f_back
-    return None
+    return {}
+
+
+def find_iterator() -> Any:
+    """The iterator of a DataLoader that is starting workers in this thread; None: there is none."""
+    return _find_start().get("self")
+
+
+def count_retaken() -> int:
+    """Batches that the iterator which is starting workers will take for itself: those between the last
+    snapshot of a StatefulDataLoader and its state."""
+    return int((_find_start().get("next_iter_state") or {}).get("_steps_since_snapshot", 0))
 
 
 class _Counting:

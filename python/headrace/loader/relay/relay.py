@@ -65,6 +65,8 @@ class Refusal(NamedTuple):
     always: Exception | None = None
     anew: Exception | None = None
     """Where the workers have no states to go on from."""
+    begins_epoch: bool = False
+    """Nothing is wrong, but where the workers' states are within an epoch the loop wants the next one."""
 
 
 class Group:
@@ -309,8 +311,8 @@ class Relay:
         channel.begun += 1
         if channel.begun > len(group.loops):
             group.loops.append(_Loop())
-            always, anew = group.refusal
-            if error := always or (anew if start is None else None):
+            refusal = group.refusal
+            if error := refusal.always or (refusal.anew if start is None else None):
                 self._end(group, group.loops[-1], message_of(error))
             elif start is None:
                 self._open(group, None)
@@ -340,6 +342,8 @@ class Relay:
         try:
             if place is not None:
                 loader.load_state_dict(json.loads(place.state))
+                if group.refusal.begins_epoch and loader.state_dict()["batches"]:
+                    loader.reset(loader.epoch + 1)
             iter(loader)  # What another loop has taken ahead is given back.
         except Exception as error:
             self._end(group, loop, message_of(error))

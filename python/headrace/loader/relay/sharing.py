@@ -15,7 +15,7 @@ from headrace.loader.frameworks import BATCHES, begins_epoch, find_lost_state, f
 from headrace.loader.mapping.chain import Bad
 from headrace.loader.mapping.functions import pack
 from headrace.loader.mapping.mapped import MappedLoader
-from headrace.loader.relay.hooks import find_iterator, group_of, share
+from headrace.loader.relay.hooks import count_retaken, find_iterator, group_of, share
 from headrace.loader.relay.relay import Refusal
 from headrace.loader.relay.remote import Job, Remote
 
@@ -43,6 +43,12 @@ _COMPACT = (
     'filter(holes="compact") may leave batches out, and a DataLoader takes those of its workers in turn, so '
     "that others would come in "
     'another order: use holes="mask", or num_workers=0, or iterate the loader itself'
+)
+_OLD_SNAPSHOT = (
+    "Lightning begins an epoch, and the StatefulDataLoader's state is of {count} batches before the end of "
+    "the last one, which it would take out of the new one: save checkpoints with snapshot_every_n_steps=1 "
+    "(the default), or give the loader itself to fit(); one that was written within an epoch can be gone on "
+    "with"
 )
 
 
@@ -90,7 +96,11 @@ class InWorkers:
         try:
             self._find_place()
             self._base._settle_rank()
-            return Refusal(None, find_lost_state() if self._is_at_start() else None)
+            anew = find_lost_state() if self._is_at_start() else None
+            begins = begins_epoch(is_placed=True)
+            if begins and (count := count_retaken()):
+                return Refusal(InvalidArgumentError(_OLD_SNAPSHOT.format(count=count)))
+            return Refusal(None, anew, begins)
         except Exception as error:
             return Refusal(error)
 
