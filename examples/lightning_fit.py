@@ -43,7 +43,6 @@ class Module(lightning.LightningModule):
 
 
 lightning.seed_everything(0)
-# Within fit(): after it, Lightning has let go of the loader, and save_checkpoint() would leave out its state.
 saves = ModelCheckpoint(args.checkpoint, "last", every_n_train_steps=1, enable_version_counter=False)
 trainer = lightning.Trainer(
     callbacks=[saves],

@@ -20,6 +20,7 @@ from headrace.loader.frameworks import (
     OwnRank,
     find_lost_in_composer,
     find_lost_state,
+    find_state_left_out,
     find_uncounted,
     find_wrapper,
     is_composer_training,
@@ -229,6 +230,12 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
         if error := find_wrapper() or (find_uncounted() if self._loader._may_skip else None):
             return refusal(error)
         is_at_start = self._is_at_start()
+        if is_at_start and (state := find_state_left_out(self)) is not None:
+            try:
+                self.load_state_dict(state)
+            except Exception as refused:
+                return refusal(refused)
+            is_at_start = False
         if error := find_lost_in_composer(is_at_start) or (find_lost_state() if is_at_start else None):
             return refusal(error)
         if self._is_epoch_over and is_composer_training():

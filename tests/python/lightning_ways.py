@@ -57,6 +57,14 @@ class Stop(lightning.Callback):  # type: ignore[misc]
             trainer.should_stop = True
 
 
+class StopAtEpochEnd(Stop):
+    def on_train_batch_end(self, *_: Any) -> None:
+        pass
+
+    def on_train_epoch_end(self, trainer: Any, *_: Any) -> None:
+        super().on_train_batch_end(trainer)
+
+
 def trainer(job: Job, **more: Any) -> lightning.Trainer:
     quiet = {
         "logger": False,
@@ -69,7 +77,7 @@ def trainer(job: Job, **more: Any) -> lightning.Trainer:
         devices=job.world,
         strategy="ddp" if job.world > 1 else "auto",
         max_epochs=EPOCHS,
-        callbacks=[Stop(job)],
+        callbacks=[StopAtEpochEnd(job) if job.way == "epoch_end" else Stop(job)],
         default_root_dir=job.directory,
         **quiet,
         **more,
@@ -134,6 +142,25 @@ def stateful(job: Job) -> Any:
     return {"ids": module.ids}
 
 
+def epoch_end(job: Job) -> Any:
+    """A checkpoint that is written at the end of an epoch, whose states Lightning does not load. With
+    ``workers``, in a StatefulDataLoader; ``loads``: the user loads its state."""
+    module, path = Module(), Path(job.directory) / "run.ckpt"
+    seed = LOADER["seed"] + (job.resumes and job.options.get("reseeds", 0))
+    loader: Any = make(job, seed=seed)
+    if "workers" in job.options:
+        from torchdata.stateful_dataloader import StatefulDataLoader
+
+        loader = StatefulDataLoader(loader, batch_size=None, num_workers=job.options["workers"])
+    if job.resumes and job.options.get("loads"):
+        saved = torch.load(path, weights_only=False)
+        loader.load_state_dict(saved["loops"]["fit_loop"]["state_dict"]["combined_loader"][0])
+    trainer(job, limit_train_batches=job.options.get("limit")).fit(
+        module, loader, ckpt_path=str(path) if job.resumes else None
+    )
+    return {"ids": module.ids}
+
+
 def fabric(job: Job) -> Any:
     """Fabric's setup_dataloaders(); the loader's state goes into its checkpoint."""
     runner = lightning.Fabric(
@@ -184,12 +211,16 @@ def wrapped(job: Job) -> Any:
 
 
 def late(job: Job) -> Any:
-    """A checkpoint that is written when fit() is over, and a run that goes on from it; from an epoch that it
-    is told, where ``epoch`` is given."""
+    """A checkpoint that is written when fit() is over, and a run that goes on from it: without the loader's
+    state, where it ``strips`` that; from an epoch that it is told, where ``epoch`` is given."""
     path = Path(job.directory) / "late.ckpt"
     first = trainer(job, max_steps=3)
     first.fit(Module(), make(job))
     first.save_checkpoint(path)
+    if job.options.get("strips"):
+        saved = torch.load(path, weights_only=False)
+        del saved["loops"]["fit_loop"]["state_dict"]["combined_loader"]
+        torch.save(saved, path)
     module, loader = Module(), make(job)
     if "epoch" in job.options:
         loader.set_epoch(job.options["epoch"])
@@ -201,6 +232,6 @@ if __name__ == "__main__":
     main(
         {
             way.__name__: way
-            for way in (fit, combined, filtered, hook, stateful, fabric, validate, wrapped, late)
+            for way in (fit, combined, filtered, hook, stateful, epoch_end, fabric, validate, wrapped, late)
         }
     )

@@ -51,11 +51,21 @@ def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     more = {"snapshot_every_n_steps": 4}
     made.add_resumed("limited, snapshots", "stateful", 1, (LIMIT + 2,), {**options, "more": more})
     made.add_resumed("old snapshot", "stateful", 1, (LIMIT,), {**options, "more": more})
+    for world in (1, 2):
+        count = batches_an_epoch(world)
+        made.add_resumed("epoch end", "epoch_end", world, (count, 2 * count))
+        made.add_resumed("epoch end, limited", "epoch_end", world, (LIMIT,), {"limit": LIMIT})
+    for workers in (0, 2):
+        options = {"limit": LIMIT, "workers": workers}
+        made.add_resumed(f"epoch end, wrapped {workers}", "epoch_end", 1, (LIMIT,), options)
+        made.add_resumed(f"epoch end, loaded {workers}", "epoch_end", 1, (LIMIT,), {**options, "loads": True})
+    made.add_resumed("epoch end, other", "epoch_end", 1, (LIMIT,), {"limit": LIMIT, "reseeds": 1})
     made.add("combined", "combined", options={"limit": LIMIT})
     for holes in ("mask", "compact"):
         made.add(("filtered", holes), "filtered", options={"holes": holes})
     made.add("late", "late")
-    made.add("late, told", "late", options={"epoch": 1})
+    made.add("stripped", "late", options={"strips": True})
+    made.add("stripped, told", "late", options={"strips": True, "epoch": 1})
     made.add("kept", "fabric", stop=5, options={"wraps": True, "keeps_wrapper": True})
     for name, options in VALIDATING.items():
         made.add(("validate", name), "validate", options=options)
@@ -87,7 +97,17 @@ def limited(data: Path, world: int) -> list[list[list[int]]]:
 
 
 @pytest.mark.parametrize(
-    ("way", "world"), [("limited", 1), ("limited", 2), ("limited, workers", 1), ("limited, snapshots", 1)]
+    ("way", "world"),
+    [
+        ("limited", 1),
+        ("limited", 2),
+        ("limited, workers", 1),
+        ("limited, snapshots", 1),
+        ("epoch end, limited", 1),
+        ("epoch end, limited", 2),
+        ("epoch end, loaded 0", 1),
+        ("epoch end, loaded 2", 1),
+    ],
 )
 def test_each_epoch_of_a_limited_training_begins_an_epoch(
     data: Path, runs: Runs, way: str, world: int
@@ -104,6 +124,24 @@ def test_an_epoch_that_would_begin_behind_an_older_snapshot_is_refused(runs: Run
     runs.check_refused(("second", "old snapshot", 1, LIMIT), "snapshot_every_n_steps=1")
 
 
+@pytest.mark.parametrize("world", [1, 2])
+def test_a_checkpoint_of_the_end_of_an_epoch_goes_on_with_the_next(runs: Runs, world: int) -> None:
+    """Lightning has the loader's state in it, and does not load it."""
+    runs.check_resumed("epoch end", world)
+
+
+def test_a_state_that_lightning_does_not_load_is_checked_as_any(runs: Runs) -> None:
+    runs.check_refused(("second", "epoch end, other", 1, LIMIT), "seed")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_loaders_state_that_lightning_does_not_load_is_for_the_user_to_load(
+    runs: Runs, workers: int
+) -> None:
+    line = 'data_loader.load_state_dict(torch.load(path, weights_only=False)["loops"]'
+    runs.check_refused(("second", f"epoch end, wrapped {workers}", 1, LIMIT), line)
+
+
 def test_an_epoch_that_another_loader_ends_is_followed_by_the_next(data: Path, runs: Runs) -> None:
     (result,) = runs["combined"]
     assert received(result) == limited(data, 1)[0]
@@ -117,9 +155,15 @@ def test_a_filter_that_may_leave_training_batches_out_is_refused(data: Path, run
     assert len(result["validated"]) == len(received(result))
 
 
+def test_a_checkpoint_that_is_written_after_fit_goes_on_where_that_stopped(data: Path, runs: Runs) -> None:
+    """Lightning's epoch is over there, after three batches, and two more are to come."""
+    (result,) = runs["late"]
+    assert received(result) == planned(data, 1)[0][3 : 2 * batches_an_epoch(1)]
+
+
 def test_a_checkpoint_without_the_loaders_state_is_refused(runs: Runs) -> None:
-    runs.check_refused("late", "Save checkpoints within fit()")
-    for result in runs["late, told"]:
+    runs.check_refused("stripped", "fit(model, loader)")
+    for result in runs["stripped, told"]:
         assert received(result), "the user has said where to begin"
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "callers",
     "find_lost_in_composer",
     "find_lost_state",
+    "find_state_left_out",
     "find_uncounted",
     "find_wrapper",
     "is_composer_training",
@@ -56,10 +57,18 @@ _LIGHTNING_FIT = (
 )
 
 _LIGHTNING_LOST = (
-    "Lightning goes on at step {step} from {path}, which holds no state of this loader: it would deliver "
-    "samples again that the run has had. Save checkpoints within fit() (ModelCheckpoint, or a callback): "
-    "after fit() Lightning has let go of the loader, and save_checkpoint() leaves it out. To go on with such "
-    "a checkpoint, say where to begin: loader.set_epoch(epoch) or loader.load_state_dict(state)"
+    "Lightning goes on at step {step} from {path}, and has no state of this loader from there: it would "
+    "deliver samples again that the run has had. Checkpoints of a run whose training data was the loader "
+    "itself, fit(model, loader), hold it. To go on with another one, say where to begin: "
+    "loader.set_epoch(epoch) or loader.load_state_dict(state)"
+)
+_LIGHTNING_LEFT_OUT = (
+    "Lightning goes on at step {step} from {path}, which was written when an epoch was over (in "
+    "on_train_epoch_end, or after fit()): it holds the states of data loaders, but Lightning loads none of "
+    "them then, and this loader would deliver again what the run has had. Load the DataLoader's before "
+    'fit(): data_loader.load_state_dict(torch.load(path, weights_only=False)["loops"]["fit_loop"]'
+    '["state_dict"]["combined_loader"][0]). A run that gives fit() the loader itself, without a DataLoader '
+    "around it, goes on without that"
 )
 
 _LIGHTNING_COMPACT = (
@@ -189,8 +198,31 @@ def find_lost_state() -> InvalidArgumentError | None:
     beginning, though the run is further. To be asked where no state was loaded."""
     loop, trainer = _lightning()
     path, step = getattr(trainer, "ckpt_path", None), getattr(trainer, "global_step", 0)
-    is_lost = loop == "fit" and path and step
-    return InvalidArgumentError(_LIGHTNING_LOST.format(step=step, path=path)) if is_lost else None
+    if loop != "fit" or not path or not step:
+        return None
+    what = _LIGHTNING_LEFT_OUT if _states_left_out(trainer) else _LIGHTNING_LOST
+    return InvalidArgumentError(what.format(step=step, path=path))
+
+
+def _states_left_out(trainer: Any) -> list[Any]:
+    """States of loaders in the checkpoint that Lightning goes on from, and does not load: where it was
+    written in ``on_train_epoch_end`` or after ``fit()`` it says that no epoch was interrupted."""
+    fit = trainer.fit_loop
+    # Not later in the run: they are still there then, and are none of loaders that are made anew.
+    return fit._combined_loader_states_to_load if getattr(fit, "is_resuming", False) else []
+
+
+def find_state_left_out(loader: object) -> Mapping[str, Any] | None:
+    """The state of a loader in the checkpoint of Lightning's ``fit(ckpt_path=)``, where Lightning does not
+    load it. To be asked where no state was loaded."""
+    loop, trainer = _lightning()
+    if loop != "fit" or not (states := _states_left_out(trainer)):
+        return None
+    there = trainer.fit_loop._combined_loader.flattened
+    loaders = [each for each in there if hasattr(each, "load_state_dict")]
+    if len(loaders) != len(states):
+        return None  # They are of others; where Lightning loads them that is an error.
+    return next((state for each, state in zip(loaders, states, strict=True) if each is loader), None)
 
 
 def find_uncounted() -> InvalidArgumentError | None:
@@ -198,7 +230,7 @@ def find_uncounted() -> InvalidArgumentError | None:
     return InvalidArgumentError(_LIGHTNING_COMPACT) if _lightning()[0] == "fit" else None
 
 
-def refusal(error: InvalidArgumentError) -> Iterator[Any]:
+def refusal(error: Exception) -> Iterator[Any]:
     """An iterator that raises: Lightning hides what ``iter()`` raises behind an error of its own."""
     raise error
     yield
