@@ -78,7 +78,11 @@ class Lister {
  public:
   Lister(const Storage& storage, FolderCache& folders, std::string_view bucket,
          const ListQuery& query)
-      : folders_(folders), query_(query), storage_(storage), bucket_(bucket) {
+      : folders_(folders),
+        query_(query),
+        storage_(storage),
+        bucket_(bucket),
+        skip_prefix_(prefix_holding_after(query)) {
     escaped_ = escaped_keys(storage.hidden_path(bucket, "keys"), query.prefix);
   }
 
@@ -98,15 +102,25 @@ class Lister {
   }
 
  private:
+  /// The common prefix that `after` is or lies in: it is not greater, so S3 does not list it, even
+  /// when keys behind `after` begin with it. Empty: none. The delimiter is looked for behind the
+  /// prefix: "dir/" is a key where the prefix is "dir/".
+  static std::string prefix_holding_after(const ListQuery& query) {
+    if (query.delimiter.empty() || !query.after.starts_with(query.prefix)) return {};
+    const std::size_t at = query.after.find(query.delimiter, query.prefix.size());
+    if (at == std::string::npos) return {};
+    return query.after.substr(0, at + query.delimiter.size());
+  }
+
   bool is_wanted(std::string_view key) const {
     if (!key.starts_with(query_.prefix) || key <= query_.after) return false;
-    return query_.skip_prefix.empty() || !key.starts_with(query_.skip_prefix);
+    return skip_prefix_.empty() || !key.starts_with(skip_prefix_);
   }
 
   /// True when no key that begins with `folder` can be wanted.
   bool is_outside(std::string_view folder) const {
     if (!folder.starts_with(query_.prefix) && !query_.prefix.starts_with(folder)) return true;
-    if (!query_.skip_prefix.empty() && folder.starts_with(query_.skip_prefix)) return true;
+    if (!skip_prefix_.empty() && folder.starts_with(skip_prefix_)) return true;
     return folder < query_.after && !query_.after.starts_with(folder);
   }
 
@@ -209,6 +223,7 @@ class Lister {
   const ListQuery& query_;
   const Storage& storage_;
   const std::string bucket_;
+  const std::string skip_prefix_;
   std::vector<std::pair<std::string, std::string>> escaped_;
   std::size_t escaped_index_ = 0;
   Listing page_;

@@ -18,9 +18,7 @@ namespace headrace::sim {
 struct ListQuery {
   std::string prefix;
   std::string delimiter;
-  std::string after;        ///< Only keys greater than this ...
-  std::string skip_prefix;  ///< ... and not beginning with this (the common prefix that ended the
-                            ///< last page). May be empty.
+  std::string after;  ///< Only keys and common prefixes greater than this. May be empty.
   std::uint32_t max_count = 1000;  ///< Of keys and common prefixes together.
 };
 

@@ -38,7 +38,6 @@ class ListingTest : public ::testing::Test {
       for (const auto& prefix : page.common_prefixes) all.push_back(prefix + "|");
       if (!page.is_truncated) break;
       query.after = page.last;
-      query.skip_prefix = page.last_is_prefix ? page.last : "";
     }
     std::sort(all.begin(), all.end());
     return all;
@@ -52,7 +51,11 @@ class ListingTest : public ::testing::Test {
       const std::size_t at = query.delimiter.empty()
                                  ? std::string::npos
                                  : key.find(query.delimiter, query.prefix.size());
-      all.insert(at == std::string::npos ? key : key.substr(0, at + query.delimiter.size()) + "|");
+      if (at == std::string::npos) {
+        all.insert(key);
+      } else if (key.substr(0, at + query.delimiter.size()) > query.after) {
+        all.insert(key.substr(0, at + query.delimiter.size()) + "|");
+      }
     }
     return {all.begin(), all.end()};
   }

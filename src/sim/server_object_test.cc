@@ -297,6 +297,22 @@ TEST_F(ServerTest, AMarkerThatEqualsThePrefixIsAKey) {
   EXPECT_EQ(client().get("/b", {}, longer).xml("Key"), "dir/b/c");
 }
 
+TEST_F(ServerTest, ACommonPrefixThatAMarkerLiesInIsNotListed) {
+  for (const char* key : {"/b/dir/a", "/b/dir/b", "/b/dir/c", "/b/e"}) client().put(key, "x");
+  for (const char* position : {"list-type=2&start-after=", "marker=", "key-marker="}) {
+    const auto list = [&](const std::string& after) {
+      const bool is_versions = std::string_view(position) == "key-marker=";
+      return client().get(
+          "/b", {}, "delimiter=%2F&" + (position + after) + (is_versions ? "&versions=" : ""));
+    };
+    for (const char* after : {"dir%2F", "dir%2Fa", "dir%2Fz"}) {
+      EXPECT_EQ(list(after).body.find("<CommonPrefixes>"), std::string::npos) << position << after;
+      EXPECT_EQ(list(after).xml("Key"), "e") << position << after;
+    }
+    EXPECT_NE(list("dir").body.find("<Prefix>dir/</Prefix>"), std::string::npos) << position;
+  }
+}
+
 TEST_F(ServerTest, BucketsComeAndGo) {
   EXPECT_EQ(client().put("/new", "").status, 200);
   EXPECT_EQ(client().put("/new", "").status, 200);  // in us-east-1

@@ -23,24 +23,18 @@ std::string iso_date(std::int64_t seconds) {
   return http::format_iso_date(std::chrono::sys_seconds(std::chrono::seconds(seconds)));
 }
 
-/// A continuation token: 'p' or 'k' (common prefix or key), then what the last page ended with, in
-/// hex.
-std::string token_of(const Listing& page) {
-  return (page.last_is_prefix ? "p" : "k") + to_hex(std::as_bytes(std::span(page.last)));
-}
+/// A continuation token: what the last page ended with, in hex.
+std::string token_of(const Listing& page) { return to_hex(std::as_bytes(std::span(page.last))); }
 
 bool read_token(std::string_view token, ListQuery& query) {
-  if (token.size() < 2 || token.size() % 2 == 0 || (token[0] != 'p' && token[0] != 'k'))
-    return false;
   std::string escaped;
-  for (std::size_t i = 1; i < token.size(); i += 2) {
+  for (std::size_t i = 0; i < token.size(); i += 2) {
     escaped += '%';
     escaped += token.substr(i, 2);
   }
   auto text = http::decode(escaped);
   if (!text) return false;
-  query.after = *text;
-  if (token[0] == 'p') query.skip_prefix = *std::move(text);
+  query.after = *std::move(text);
   return true;
 }
 
@@ -164,16 +158,6 @@ S3Code read_query(const Target& target, std::string_view position, ListQuery& qu
   return S3Code::kNone;
 }
 
-/// A marker that is a common prefix stands for all that it covers. It ends with the first delimiter
-/// behind the prefix: "dir/" is a key where the prefix is "dir/".
-void skip_covered(ListQuery& query) {
-  if (query.delimiter.empty() || !query.after.starts_with(query.prefix)) return;
-  const std::size_t at = query.after.find(query.delimiter, query.prefix.size());
-  if (at != std::string::npos && at + query.delimiter.size() == query.after.size()) {
-    query.skip_prefix = query.after;
-  }
-}
-
 }  // namespace
 
 S3Code Service::list_bucket(Exchange& exchange) {
@@ -192,7 +176,6 @@ S3Code Service::list_bucket(Exchange& exchange) {
       is_v2 && token && !token->empty()) {
     if (!read_token(*token, query)) return S3Code::kInvalidArgument;
   }
-  if (!is_v2) skip_covered(query);
   Listing page = list_objects(shared_.storage, shared_.folders, target.bucket, query);
   // Directory buckets list in no order, and so may other services: clients must not rely on one.
   if (current_.behaviour.shuffle_listings > 0 || is_directory_bucket(target.bucket)) {
@@ -210,7 +193,6 @@ S3Code Service::list_versions(Exchange& exchange) {
   if (const S3Code code = read_query(target, "key-marker", query); code != S3Code::kNone) {
     return code;
   }
-  skip_covered(query);
   const Listing page = list_objects(shared_.storage, shared_.folders, target.bucket, query);
   set_xml(ListingXml(target, ListForm::kVersions, false).write(query, page), exchange.response);
   return S3Code::kNone;
