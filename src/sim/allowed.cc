@@ -166,6 +166,11 @@ bool is_known_field(const http::Field& field, Kind kind) {
     return ((kPut | bits(Kind::kUploadPart, Kind::kCompleteUpload, Kind::kDeleteObjects)) &
             bit(kind)) != 0;
   }
+  // S3 takes "*", any object, as a condition of reads and removals, and refuses it of writes.
+  if ((kWhole & bit(kind)) != 0 && http::equals_ignoring_case(field.name, "if-match") &&
+      http::list_contains(field.value, "*")) {
+    return false;
+  }
   return is_known(kFields, field.name, kind, field.value);
 }
 

@@ -392,6 +392,23 @@ TEST_F(UploadTest, BadCompletionsAreRefusedAndCanBeRepaired) {
   EXPECT_EQ(complete("/b/big", id, {{1, e1}}).status, 200);
 }
 
+TEST_F(UploadTest, AnyObjectIsNoConditionOfAWrite) {
+  EXPECT_EQ(client().put("/b/k", "kept").status, 200);
+  const TestFields any = {{"if-match", "*"}};
+  const std::string id = create("/b/k");
+  const std::string etag = put_part("/b/k", id, 1, "new");
+  const TestRequest complete{"POST", "/b/k", "uploadId=" + id, any,
+                             "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>" +
+                                 etag + "</ETag></Part></CompleteMultipartUpload>"};
+  EXPECT_EQ(client().request(complete).xml("Code"), "NotImplemented");
+  EXPECT_EQ(client().put("/b/k", "new", any).xml("Code"), "NotImplemented");
+  EXPECT_EQ(client().put("/b/k", "new", {{"if-match", "\"x\", *"}}).xml("Code"), "NotImplemented");
+  const TestFields copy = {{"if-match", "*"}, {"x-amz-copy-source", "/b/k"}};
+  EXPECT_EQ(client().put("/b/k", "", copy).xml("Code"), "NotImplemented");
+  EXPECT_EQ(client().get("/b/k", any).body, "kept");
+  EXPECT_EQ(client().request({"DELETE", "/b/k", "", any}).status, 204);
+}
+
 TEST_F(UploadTest, PartsCanBeCopied) {
   EXPECT_EQ(client().put("/b/from", "0123456789").status, 200);
   const std::string id = create("/b/to");
