@@ -386,6 +386,8 @@ TEST_F(UploadTest, BadCompletionsAreRefusedAndCanBeRepaired) {
   EXPECT_EQ(complete("/b/big", id, {{1, e1}, {1, e1}}).xml("Code"), "InvalidPartOrder");
   EXPECT_EQ(complete("/b/big", id, {{1, e2}}).xml("Code"), "InvalidPart");
   EXPECT_EQ(complete("/b/big", id, {{3, e2}}).xml("Code"), "InvalidPart");
+  EXPECT_EQ(complete("/b/big", id, {{1, "*"}}).xml("Code"), "InvalidPart");
+  EXPECT_EQ(complete("/b/big", id, {{1, e2 + ", " + e1}}).xml("Code"), "InvalidPart");
   EXPECT_EQ(complete("/b/big", id, {{1, e1}, {2, e2}}).xml("Code"), "EntityTooSmall");
   EXPECT_EQ(complete("/b/big", id, {}).xml("Code"), "MalformedXML");
   EXPECT_EQ(complete("/b/other", id, {{1, e1}}).xml("Code"), "NoSuchUpload");

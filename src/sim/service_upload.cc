@@ -355,7 +355,7 @@ S3Code Service::assemble(const std::string& folder, std::string_view text, Excha
     if (!parts.empty() && parts.back().second < kMinPartBytes) return S3Code::kEntityTooSmall;
     std::string path = part_path(folder, *number);
     FileInfo info;
-    if (!stat_object(path, info) || !etag_matches(trim(part.child_value("ETag")), etag_of(info))) {
+    if (!stat_object(path, info) || !is_same_etag(trim(part.child_value("ETag")), etag_of(info))) {
       return S3Code::kInvalidPart;
     }
     if (!sum_matches(part, path)) return S3Code::kInvalidPart;

@@ -208,11 +208,12 @@ std::string etag_of(const FileInfo& info) {
   return out + "-1\"";
 }
 
+bool is_same_etag(std::string_view a, std::string_view b) { return strip_etag(a) == strip_etag(b); }
+
 bool etag_matches(std::string_view list, std::string_view etag) noexcept {
-  const std::string wanted = strip_etag(etag);
   while (!list.empty()) {
     const std::string_view item = take_item(list);
-    if (item == "*" || strip_etag(item) == wanted) return true;
+    if (item == "*" || is_same_etag(item, etag)) return true;
   }
   return false;
 }

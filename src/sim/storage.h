@@ -144,6 +144,9 @@ class Storage {
   std::int64_t last_stamp_ns_ HEADRACE_GUARDED_BY(commit_mutex_) = 0;
 };
 
+/// Quotes and W/ do not matter.
+bool is_same_etag(std::string_view a, std::string_view b);
+
 /// True when `list` (an If-Match or If-None-Match value) is "*" or holds `etag`; quotes and W/ do
 /// not matter.
 bool etag_matches(std::string_view list, std::string_view etag) noexcept;
