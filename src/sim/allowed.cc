@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "http/fields.h"
 #include "sim/checksum.h"
@@ -174,6 +175,13 @@ bool is_known_field(const http::Field& field, Kind kind) {
   return is_known(kFields, field.name, kind, field.value);
 }
 
+/// Whether the field says a checksum, or which one will come behind the body.
+bool is_checksum(const http::Field& field) {
+  ChecksumKind ignored;
+  const bool is_trailer = http::equals_ignoring_case(field.name, "x-amz-trailer");
+  return checksum_kind_of(is_trailer ? field.value : field.name, ignored);
+}
+
 bool is_content_hash(std::string_view text) {
   if (text == "UNSIGNED-PAYLOAD" || text == "STREAMING-UNSIGNED-PAYLOAD-TRAILER" ||
       text == "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" ||
@@ -211,12 +219,18 @@ S3Code check_allowed(const http::RequestHead& head, const Target& target, std::s
       return refuse("the parameter", name, value);
     }
   }
+  bool has_checksum = false;
   std::string_view fields = head.fields;
   http::Field field;
   while (http::next_field(fields, field)) {
     if (!has_meaning(field.name)) continue;
     if (!is_known_field(field, target.kind)) return refuse("the field", field.name, field.value);
     if (const S3Code code = check_value(field, detail); code != S3Code::kNone) return code;
+    if (is_checksum(field) && std::exchange(has_checksum, true)) {
+      detail =
+          "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.";
+      return S3Code::kInvalidRequest;
+    }
   }
   return S3Code::kNone;
 }

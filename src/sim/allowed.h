@@ -19,7 +19,7 @@ constexpr std::string_view kOwnerElement =
     "<ID>000000000000</ID><DisplayName>headrace</DisplayName>";
 
 /// Errors: kNotImplemented (`detail` names what), kAccessDenied (an expected owner who is not the
-/// owner), kInvalidArgument (a payload hash that is none).
+/// owner), kInvalidArgument (a payload hash that is none), kInvalidRequest (two checksums).
 S3Code check_allowed(const http::RequestHead& head, const Target& target, std::string& detail);
 
 }  // namespace headrace::sim

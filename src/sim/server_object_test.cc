@@ -192,6 +192,23 @@ TEST_F(ServerTest, BadChecksumsKeepTheOldObject) {
   EXPECT_EQ(client().get("/b/k").body, "old");
 }
 
+TEST_F(ServerTest, OneChecksumIsTaken) {
+  // Of "123456789", as in body_reader_test.cc.
+  const std::pair<std::string, std::string> crc32c("x-amz-checksum-crc32c", "4waSgw==");
+  const std::pair<std::string, std::string> crc32("x-amz-checksum-crc32", "y/Q5Jg==");
+  const std::pair<std::string, std::string> trailer("x-amz-trailer", "x-amz-checksum-crc32");
+  for (const auto& other : {crc32, trailer}) {
+    const TestResponse response = client().put("/b/k", "123456789", {crc32c, other});
+    EXPECT_EQ(response.status, 400);
+    EXPECT_EQ(response.xml("Code"), "InvalidRequest");
+    EXPECT_EQ(
+        response.xml("Message"),
+        "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.");
+  }
+  EXPECT_EQ(client().get("/b/k").status, 404);
+  EXPECT_EQ(client().put("/b/k", "123456789", {crc32c}).status, 200);
+}
+
 TEST_F(ServerTest, ExpectContinueIsAnswered) {
   TestRequest request{
       "PUT", "/b/k", "", {{"expect", "100-continue"}}, "body", std::string(auth::kUnsignedPayload)};
