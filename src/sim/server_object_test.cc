@@ -459,6 +459,18 @@ TEST_F(UploadTest, TheObjectHasTheClassThatTheUploadBeganWith) {
   EXPECT_EQ(client().head("/b/big").header("x-amz-storage-class"), "STANDARD_IA");
 }
 
+TEST_F(UploadTest, UploadsOfAKeyAreListedInTheOrderOfTheirBeginnings) {
+  std::vector<std::string> begun;
+  for (int i = 0; i < 6; ++i) begun.push_back(create("/b/k"));
+  std::string marker;
+  for (const std::string& id : begun) {
+    const TestResponse page = client().get("/b", {}, marker + "max-uploads=1&uploads=");
+    EXPECT_EQ(page.xml("UploadId"), id);
+    marker = "key-marker=k&upload-id-marker=" + id + "&";
+  }
+  EXPECT_EQ(client().get("/b", {}, marker + "uploads=").xml("UploadId"), "");
+}
+
 TEST_F(UploadTest, AbortForgetsEverything) {
   const std::string id = create("/b/big");
   put_part("/b/big", id, 1, "x");

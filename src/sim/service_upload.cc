@@ -216,10 +216,12 @@ S3Code Service::create_upload(const http::RequestHead& head, Exchange& exchange)
   if (const S3Code code = require_bucket(exchange); code != S3Code::kNone) return code;
   timespec now;
   ::clock_gettime(CLOCK_REALTIME, &now);
-  Random random(static_cast<std::uint64_t>(now.tv_sec * 1'000'000'000LL + now.tv_nsec) +
-                shared_.next_id.fetch_add(1, std::memory_order_relaxed));
+  const auto now_ns = static_cast<std::uint64_t>(now.tv_sec * 1'000'000'000LL + now.tv_nsec);
+  Random random(now_ns + shared_.next_id.fetch_add(1, std::memory_order_relaxed));
+  // Time first: lists have the uploads of a key in the order of their beginnings, and go on behind
+  // an id.
   char id[33];
-  std::snprintf(id, sizeof id, "%016llx%016llx", static_cast<unsigned long long>(random.next()),
+  std::snprintf(id, sizeof id, "%016llx%016llx", static_cast<unsigned long long>(now_ns),
                 static_cast<unsigned long long>(random.next()));
   std::string fields;
   if (const S3Code code = kept_fields(head, fields); code != S3Code::kNone) return code;
