@@ -92,6 +92,7 @@ struct Segment {
     const std::uint64_t left = sample_count > start ? sample_count - start : 0;
     return start + left - left % global_batch;
   }
+  bool operator==(const Segment&) const = default;
 };
 
 struct BatchPlan;
@@ -222,6 +223,7 @@ struct BatchPlan {
   Slots slots(std::uint64_t k) const noexcept;
   /// t after the k-th batch has been received by all: start + (k+1)G, at most N.
   std::uint64_t t_after(std::uint64_t k) const noexcept;
+  bool operator==(const BatchPlan&) const = default;
 };
 
 /// How well an epoch order mixes, compared with a full shuffle. Sampled: at most `probe_count`

@@ -63,7 +63,8 @@ std::unique_ptr<Pipeline::Stages> Pipeline::take_following(const std::optional<R
   if (stages_) stages_->read_ahead.set_behind(nullptr);
   std::unique_ptr<Stages> following = std::move(following_);
   const bool is_it = following && next && following->run.order == next->order &&
-                     !following->read_ahead.is_given_up() && following->read_ahead.holds_any();
+                     following->run.plan == next->plan && !following->read_ahead.is_given_up() &&
+                     following->read_ahead.holds_any();
   if (!is_it) following.reset();
   return following;
 }

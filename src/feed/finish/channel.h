@@ -27,7 +27,8 @@ struct Run {
   bool is_one_of_more = false;
   bool is_last = false;
   /// The run of the next epoch, which may be read ahead; null: it is not known that there is one.
-  /// Given as a run of its own later, it has the same order object.
+  /// Given as a run of its own later, it has the same order object and plan: a run of that order
+  /// with another plan begins elsewhere in the epoch.
   std::shared_ptr<const Run> following = nullptr;
 };
 
