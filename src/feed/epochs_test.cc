@@ -193,6 +193,26 @@ TEST(Epochs, AStateWithinTheNextIsNotThatOfItsBeginning) {
   }
 }
 
+TEST(Epochs, ReadsAreSharedWhileTheyAreUnpacked) {
+  FakeSpec spec = spec_of(12, 60);
+  spec.text_bytes = 20'000;
+  spec.is_unpacked = true;
+  spec.told_percent = 15;  // Workers take more memory for them meanwhile.
+  for (const std::uint32_t lanes : {3U, 4U, 5U}) {
+    EpochsWorld world(spec);
+    world.pool = *SlabPool::create({.limit_bytes = std::uint64_t{256} << 20});
+    auto loader = world.open({.batch_size = 8,
+                              .seed = lanes,
+                              .lane_count = lanes,
+                              .epoch_count = kEpochs,
+                              .prefetch_batches = 2,
+                              .worker_count = 2},
+                             {.seed = lanes, .hold_back_count = 3});
+    for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) finish_epoch(world, *loader);
+    EXPECT_GT(value_of(*loader, "loader.spared_reads"), 0);
+  }
+}
+
 TEST(Epochs, BatchesAndStatesAreThoseOfALoaderThatDoesNotReadOn) {
   for (std::uint64_t round = 0; round < test_round_count(); ++round) {
     SCOPED_TRACE(seed_and_round(round));
@@ -229,6 +249,7 @@ TEST(Epochs, BatchesAndStatesAreThoseOfALoaderThatDoesNotReadOn) {
                               .hold_back_count = static_cast<std::uint32_t>(random.below(6))};
     auto loader = world.open(options, faults);
     ASSERT_TRUE(loader->load_state(begin).ok());
+    int jumps_left = 3;
     for (std::size_t i = 0; i < right.size(); ++i) {
       const Step made = step(world, *loader);
       ASSERT_EQ(made.ids, right[i].ids) << i;
@@ -236,6 +257,12 @@ TEST(Epochs, BatchesAndStatesAreThoseOfALoaderThatDoesNotReadOn) {
       // A state of an epoch's end goes on with the next, and says nothing of the end again.
       const bool is_last = i + 1 == right.size() || right[i + 1].ids.empty();
       const std::uint64_t what = is_last ? 9 : random.below(12);
+      if (const std::uint64_t to = random.below(right.size() - 1);
+          what == 3 && jumps_left > 0 && !right[to + 1].ids.empty()) {
+        --jumps_left;
+        ASSERT_TRUE(loader->load_state(right[to].state).ok());
+        i = to;
+      }
       if (what == 0) {  // Another process goes on.
         loader = world.open(options, faults);
         ASSERT_TRUE(loader->load_state(made.state).ok());

@@ -75,6 +75,8 @@ struct Fetch : std::enable_shared_from_this<Fetch> {
     reserved = Slab();
   }
 
+  std::uint64_t charged_bytes = 0;  ///< Its part of its window's.
+
   // The fetcher's own.
   std::uint32_t sharer_count = 0;  ///< Owners besides one: share().
   std::uint32_t pin_count = 0;

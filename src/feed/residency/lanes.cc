@@ -71,10 +71,9 @@ LaneWindow* LaneTable::find(const LanePosition& place) noexcept {
 }
 
 std::shared_ptr<Fetch> LaneTable::find_whole(std::uint32_t block) const {
-  for (const Lane& lane : lanes_) {
-    for (const auto& window : lane.windows) {
-      if (auto found = window->find_whole(block, dataset_)) return found;
-    }
+  const auto [begin, end] = by_block_.equal_range(block);
+  for (auto entry = begin; entry != end; ++entry) {
+    if (auto found = entry->second->find_whole(block, dataset_)) return found;
   }
   return nullptr;
 }
@@ -97,6 +96,7 @@ LaneWindow& LaneTable::open_from(std::uint32_t index, std::uint64_t position,
     return other->window.first_position > window->window.first_position;
   });
   LaneWindow& opened = **lane.windows.insert(after, std::move(window));
+  for (const Piece& piece : opened.window.pieces) by_block_.emplace(piece.block, &opened);
   enqueue(index);
   return opened;
 }
@@ -128,10 +128,20 @@ void LaneTable::pass(std::uint64_t, std::span<const LanePosition> places, Window
   for (const LanePosition& place : places) close_before(place.lane, place.position + 1, closed);
 }
 
+void LaneTable::forget(const LaneWindow& window) {
+  charged_bytes_ -= window.charged_bytes;
+  for (const Piece& piece : window.window.pieces) {
+    const auto [begin, end] = by_block_.equal_range(piece.block);
+    const auto entry =
+        std::find_if(begin, end, [&](const auto& each) { return each.second == &window; });
+    if (entry != end) by_block_.erase(entry);
+  }
+}
+
 void LaneTable::close_before(std::uint32_t index, std::uint64_t position, Windows& closed) {
   Lane& lane = lanes_[index];
   while (!lane.windows.empty() && lane.windows.front()->end_position() <= position) {
-    charged_bytes_ -= lane.windows.front()->charged_bytes;
+    forget(*lane.windows.front());
     closed.push_back(std::move(lane.windows.front()));
     lane.windows.erase(lane.windows.begin());
   }
@@ -151,7 +161,7 @@ std::unique_ptr<LaneWindow> LaneTable::evict_last(std::uint64_t batch) {
   if (chosen == nullptr) return nullptr;
   std::unique_ptr<LaneWindow> window = std::move(chosen->windows.back());
   chosen->windows.pop_back();
-  charged_bytes_ -= window->charged_bytes;
+  forget(*window);
   queue_.erase({need_of(chosen_index, chosen->next_position), chosen_index});
   chosen->next_position = window->window.first_position;
   enqueue(chosen_index);
@@ -164,6 +174,7 @@ void LaneTable::close_all(Windows& closed) {
     lane.windows.clear();
   }
   queue_.clear();
+  by_block_.clear();
   charged_bytes_ = 0;
 }
 

@@ -7,6 +7,7 @@
 ///
 /// Threads: the feed thread.
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "feed/residency/residency.h"
@@ -47,6 +48,8 @@ class LaneTable final : public Residency {
   void enqueue(std::uint32_t lane);
   std::uint64_t consumed_by(std::uint32_t lane, std::uint64_t batch) const noexcept;
   LaneWindow& open_from(std::uint32_t lane, std::uint64_t position, std::uint64_t consumed);
+  /// A window has been taken out: its blocks are not found in it any more.
+  void forget(const LaneWindow& window);
   /// Closes the windows of a lane that lie before `position`.
   void close_before(std::uint32_t lane, std::uint64_t position, Windows& closed);
 
@@ -59,6 +62,8 @@ class LaneTable final : public Residency {
   std::vector<Lane> lanes_;  ///< All lanes of the order, by number.
   std::set<std::pair<std::uint64_t, std::uint32_t>>
       queue_;  ///< (need, lane) of each lane's next window.
+  /// Open windows by the blocks of their pieces: few a block.
+  std::unordered_multimap<std::uint32_t, const LaneWindow*> by_block_;
   std::uint64_t charged_bytes_ = 0;
   std::uint32_t sparse_lane_count_ = 0;
 };

@@ -182,24 +182,32 @@ bool ReadAhead::find_in_memory(std::shared_ptr<Fetch>& fetch) {
     found = residency_->find_whole(block);
     if (!found && before_ != nullptr) {
       found = before_->residency_->find_whole(block);
-      if (found) shared_.push_back(found);
+      if (found && shared_.emplace(found, fetch->charged_bytes).second)
+        shared_bytes_ += fetch->charged_bytes;
     }
     if (found) fetcher_.share(*found);
   }
   if (!found) return false;
+  // One that was put back may have other owners.
+  fetcher_.abandon(*fetch);
   fetch = std::move(found);
   parts_.spared_reads->add();
   return true;
 }
 
+void ReadAhead::forget_shared(const std::shared_ptr<Fetch>& fetch) {
+  const auto entry = shared_.find(fetch);
+  if (entry == shared_.end()) return;
+  shared_bytes_ -= entry->second;
+  shared_.erase(entry);
+}
+
 std::uint64_t ReadAhead::charged_together() const noexcept {
   const ReadAhead* other = before_ != nullptr ? before_ : behind_;
   if (other == nullptr) return charged_bytes();
-  std::uint64_t twice = 0;
-  for (const auto& fetch : before_ != nullptr ? shared_ : other->shared_)
-    twice += fetch->sharer_count > 0 ? fetch->held_bytes() : 0;
+  const std::uint64_t twice = before_ != nullptr ? shared_bytes_ : other->shared_bytes_;
   const std::uint64_t together = charged_bytes() + other->charged_bytes();
-  return together - std::min(twice, together);
+  return together - std::min(twice, together);  // Of one that is being dropped it is less already.
 }
 
 bool ReadAhead::keeps_now() const noexcept {
@@ -396,6 +404,8 @@ void ReadAhead::drop(std::unique_ptr<LaneWindow> window, bool keeps) {
   if (admitting_ == window.get()) admitting_ = nullptr;
   for (const auto& fetch : window->fetches) {
     if (!fetch) continue;
+    forget_shared(fetch);
+    if (behind_ != nullptr) behind_->forget_shared(fetch);
     const bool is_kept = keeps && keeps_now() && parts_.kept->keep(fetch, room_to_keep());
     if (!is_kept) fetcher_.abandon(*fetch);
   }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "feed/plan/planner.h"
@@ -39,6 +40,7 @@ class ReadAhead {
   void take_over() noexcept {
     before_ = nullptr;
     shared_.clear();
+    shared_bytes_ = 0;
   }
   /// Who reads behind this one, and gives up all for its head. Null: nobody.
   void set_behind(ReadAhead* behind) noexcept { behind_ = behind; }
@@ -113,6 +115,8 @@ class ReadAhead {
   Fetcher::Begin begin_read(const std::shared_ptr<Fetch>& fetch);
   /// Whether the block is in memory; `fetch` is then that one.
   bool find_in_memory(std::shared_ptr<Fetch>& fetch);
+  /// One of the two runs that share it has no window of it any more.
+  void forget_shared(const std::shared_ptr<Fetch>& fetch);
   /// Of its run and the one before or after it: what is in memory twice counts once.
   std::uint64_t charged_together() const noexcept;
   /// Whether blocks that are not needed now may be wanted later.
@@ -152,8 +156,10 @@ class ReadAhead {
   bool is_starved_ = false;
   ReadAhead* behind_ = nullptr;
   bool is_given_up_ = false;
-  const ReadAhead* before_ = nullptr;           ///< Until take_over().
-  std::vector<std::shared_ptr<Fetch>> shared_;  ///< That came from it.
+  const ReadAhead* before_ = nullptr;  ///< Until take_over().
+  /// That came from it, while both have windows of them, with what this run is charged for them.
+  std::unordered_map<std::shared_ptr<Fetch>, std::uint64_t> shared_;
+  std::uint64_t shared_bytes_ = 0;  ///< Of all these.
   /// For windows and kept blocks together, where that is more than the room: of epochs that are
   /// known to follow, all of a dataset is kept that fits, else what the way to the store needs
   /// anyway.

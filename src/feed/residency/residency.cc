@@ -30,7 +30,8 @@ void LaneWindow::plan_fetches(const Dataset& dataset, const SlabSizes& sizes,
     fetches.back()->piece = piece;
     extents.clear();
     const std::uint64_t size = dataset.append_extents(piece.block, piece.begin, piece.end, extents);
-    charged_bytes += sizes.charged_bytes(dataset, piece.block, size);
+    fetches.back()->charged_bytes = sizes.charged_bytes(dataset, piece.block, size);
+    charged_bytes += fetches.back()->charged_bytes;
     if (wholes) fetches.back()->piece = {piece.block, 0, dataset.block(piece.block).sample_count};
   }
 }
