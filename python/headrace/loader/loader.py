@@ -117,7 +117,8 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
     :param memory: hard limit of the engine's memory for data, batches that are still in use included.
     :param keep_in_memory: blocks that the next epoch needs stay in memory until something else needs it: of a
         dataset that fits into ``memory`` all, where ``epochs`` says that another follows, else as much as
-        reading ahead has room for anyway. Above a cache in a directory nothing is kept twice.
+        reading ahead has room for anyway. Above a cache in a directory nothing is kept twice. What is read
+        sample by sample is not kept: a folder of files in the orders headrace and sequential.
     :param epochs: how many epochs the training takes in all, those before a state included: while the end of
         one is delivered, the next is read already (of the orders headrace and sequential). 0: not known, and
         nothing is read that may never be asked for.
