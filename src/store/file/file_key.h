@@ -24,8 +24,8 @@ ObjectInfo info_of(std::string key, const struct stat& info);
 /// The path behind "file:///path" or a plain path, without slashes at the end ("/" stays). Percent
 /// signs mean themselves. Errors: kInvalidArgument (empty, or a file URL with a host).
 Result<std::string> root_of(const std::string& url);
-/// The same, absolute: a relative path is below the process's directory of now, and stays there when
-/// the process changes its directory. Errors also: those of getcwd(3).
+/// The same, absolute: a relative path is below the process's directory of now, and stays there
+/// when the process changes its directory. Errors also: those of getcwd(3).
 Result<std::string> lasting_root_of(const std::string& url);
 
 }  // namespace headrace::file
