@@ -24,6 +24,8 @@ BLOCK_COLOURS = (
     "#8c8c8c", "#f0e442", "#7fb8d8", "#f2cf80", "#80cfb9", "#e5bcd3",
 )  # fmt: skip
 OURS, OTHERS = "#0072b2", "#a6a6a6"
+OUR_SHADES = ("#003f66", "#0072b2", "#7fb8d8")
+OTHER_SHADES = ("#606060", "#909090", "#c4c4c4")
 BLOCKS, BLOCK_SAMPLES, LANES, WINDOW, BATCH, SEED = 12, 8, 4, 2, 8, 17
 STOP = 5
 """Global batches that the run of the picture has received when it is killed."""
@@ -74,6 +76,29 @@ def range_costs() -> list[dict[str, Any]]:
         {"client": name.strip("*").replace("`", ""), "sizes": [number(cell) for cell in cells]}
         for name, *cells in table_rows(section("performance.md", heading), "client")
     ]
+
+
+def image_rates() -> list[dict[str, Any]]:
+    """By loader: images for a CPU second, resized and cropped; what was not measured is None."""
+    text = section("performance.md", "Images: JPEG to batches")
+    return [
+        {"loader": plain_name(name), "rates": [number(cell) if cell else None for cell in (resize, crop)]}
+        for name, resize, _, crop, _ in table_rows(text, "loader")
+    ]
+
+
+def accelerator_counts() -> list[dict[str, Any]]:
+    """By loader: accelerators a core, of resnet50, cosmoflow and unet3d."""
+    text = section("performance.md", "Training without accelerators")
+    rows = table_rows(text.split("Peers in the same emulation", 1)[1], "loader")
+    return [
+        {"loader": plain_name(name), "counts": [number(cell.split(", ")[2]) for cell in cells]}
+        for name, *cells in rows
+    ]
+
+
+def plain_name(cell_text: str) -> str:
+    return re.sub(r"[*`]|=True| \(.*\)", "", cell_text)
 
 
 def dataset_order() -> list[list[int]]:
@@ -190,10 +215,8 @@ def wrapped(case: str) -> str:
 
 def draw_costs(axes: Any) -> None:
     rows = range_costs()[::-1]
-    shades = ("#003f66", "#0072b2", "#7fb8d8")
-    greys = ("#606060", "#909090", "#c4c4c4")
     for y, row in enumerate(rows):
-        colours = shades if "Headrace" in row["client"] else greys
+        colours = OUR_SHADES if "Headrace" in row["client"] else OTHER_SHADES
         for i, cost in enumerate(row["sizes"]):
             axes.barh(y + 0.26 * (1 - i), cost, color=colours[i], height=0.24)
             axes.text(cost * 1.08, y + 0.26 * (1 - i), f"{cost:#.3g}".rstrip("."), va="center", fontsize=7)
@@ -219,10 +242,47 @@ def draw_speed(figure: Any) -> None:
     figure.tight_layout(w_pad=3)
 
 
+def draw_bars(axes: Any, rows: list[tuple[str, list[float | None]]], title: str) -> None:
+    """The values of a row below each other, dark to light; those of Headrace in its colour."""
+    rows = rows[::-1]
+    most = max(value for _, values in rows for value in values if value is not None)
+    for y, (name, values) in enumerate(rows):
+        colours = OUR_SHADES if "Headrace" in name else OTHER_SHADES
+        height = 0.8 / len(values)
+        for i, value in enumerate(values):
+            at = y + height * ((len(values) - 1) / 2 - i)
+            if value is not None:
+                axes.barh(at, value, color=colours[i], height=height * 0.92)
+                axes.text(value + most * 0.01, at, f"{value:,g}", va="center", fontsize=7)
+    axes.set_xlim(0, most * 1.12)
+    axes.set_yticks(range(len(rows)), [name.replace(", ", ",\n", 1) for name, _ in rows], fontsize=8)
+    axes.set_title(title, fontsize=10)
+
+
+def draw_peers(figure: Any) -> None:
+    left, right = figure.subplots(1, 2)
+    draw_bars(
+        left,
+        [(row["loader"], row["rates"]) for row in image_rates()],
+        "JPEGs to 224 x 224 for a CPU second:\nresized (dark), cropped and flipped (light)",
+    )
+    draw_bars(
+        right,
+        [(row["loader"], row["counts"]) for row in accelerator_counts()],
+        "Emulated H100s that a core keeps busy:\nresnet50, cosmoflow, unet3d",
+    )
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(axis="x", labelsize=8)
+    figure.tight_layout(w_pad=3)
+
+
 def pictures() -> Iterator[tuple[str, tuple[float, float], Any, Any]]:
     """Name, size in inches, the numbers that it shows, the function that draws it."""
     yield "idea.svg", (10, 5.05), idea_figures(), draw_idea
     yield "speed.svg", (10, 4.6), {"formats": format_ratios(), "ranges": range_costs()}, draw_speed
+    numbers = {"images": image_rates(), "accelerators": accelerator_counts()}
+    yield "peers.svg", (10, 5.2), numbers, draw_peers
 
 
 def main() -> None:

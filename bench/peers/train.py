@@ -8,7 +8,9 @@
 One H100, which sleeps for the published time of a step. The same random records, of the published sizes, lie
 in the published container (TFRecord, npz), as MDS, LitData and tar files (144 MB of them, or one larger
 record, to a file), served by `headrace sim` (profile none) on loopback; DALI reads the published container
-in local files. Each loader delivers what is stored, as it is cheapest for it: nothing is decoded. Each run is
+in local files. Headrace keeps in memory what fits; headrace-streamed fetches each epoch anew, as webdataset
+does; headrace-cached reads later epochs from files, as mosaicml-streaming and LitData do. Each loader
+delivers what is stored, as it is cheapest for it: nothing is decoded. Each run is
 a fresh process with an empty cache, interleaved; CPU is user and system time of it and its children from the
 end of the imports on, without the simulator's. Peers run --workers processes or threads that stay from epoch
 to epoch. Accelerators a core: utilisation divided by cores used, CPU by the seconds of the epochs, as
@@ -113,7 +115,7 @@ def whole(batches: Any, size: int) -> Iterator[Any]:
     return (batch for batch in batches if len(batch) == size)
 
 
-def headrace_epochs(endpoint: str, args: argparse.Namespace) -> Epochs:
+def headrace_epochs(endpoint: str, args: argparse.Namespace, **keeping: Any) -> Epochs:
     import headrace as hr
 
     # What a container of arrays is made of is the user's to decode: files as they are.
@@ -124,9 +126,19 @@ def headrace_epochs(endpoint: str, args: argparse.Namespace) -> Epochs:
         batch_size=args.batch,
         epoch_end="drop",
         ragged="arrow",
+        epochs=args.epochs,
         **options,
+        **keeping,
     )
     return Epochs(lambda: iter(loader))
+
+
+def streamed_epochs(endpoint: str, args: argparse.Namespace) -> Epochs:
+    return headrace_epochs(endpoint, args, keep_in_memory=False)
+
+
+def cached_epochs(endpoint: str, args: argparse.Namespace) -> Epochs:
+    return headrace_epochs(endpoint, args, cache=args.cache)
 
 
 def litdata_epochs(endpoint: str, args: argparse.Namespace) -> Epochs:
@@ -223,6 +235,8 @@ def index_of(path: Path, directory: Path) -> str:
 
 LOADERS: dict[str, tuple[str, Callable[[str, argparse.Namespace], Epochs]]] = {
     "headrace": ("headrace", headrace_epochs),
+    "headrace-streamed": ("headrace", streamed_epochs),
+    "headrace-cached": ("headrace", cached_epochs),
     "mosaicml-streaming": ("streaming", mosaic_epochs),
     "litdata": ("litdata", litdata_epochs),
     "webdataset": ("webdataset", webdataset_epochs),
