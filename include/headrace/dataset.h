@@ -274,6 +274,13 @@ class Dataset {
   /// ignored here. \pre begin < end <= sample_count.
   virtual std::uint64_t append_extents(std::uint32_t block, std::uint32_t begin, std::uint32_t end,
                                        std::vector<Extent>& out) const = 0;
+  /// Appends what says, besides the extents, which bytes are which samples of `block`, in a form
+  /// that is good for comparing alone: blocks with equal extents, counts and layouts have the same
+  /// samples. Any thread.
+  virtual void append_layout(std::uint32_t block, std::string& out) const {
+    static_cast<void>(block);
+    static_cast<void>(out);
+  }
   /// True when the block needs decompress() or unpack() before samples can be cut.
   virtual bool is_compressed(std::uint32_t block) const = 0;
   /// Inflates what append_extents() read of a compressed block into exactly Block::raw_bytes. CPU

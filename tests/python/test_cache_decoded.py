@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import Done, where
 from image_jpeg import photograph, saved
@@ -388,3 +390,57 @@ def test_settings_that_make_no_sense_are_refused(server: simulator.Server, tmp_p
 
 if __name__ == "__main__":
     _die_after(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+
+
+def shades(count: int) -> list[bytes]:
+    return [saved(np.full((40, 40, 3), 8 * i, np.uint8), "PNG") for i in range(count)]
+
+
+def means(loader: hr.Loader, name: str, image: str) -> dict[Any, float]:
+    with loader:
+        found = {
+            key: float(each.mean())
+            for batch in loader
+            for key, each in zip(batch[name], batch[image], strict=True)
+        }
+        flush(loader)
+    return found
+
+
+def test_row_groups_that_are_left_out_take_no_others_values(tmp_path: Path) -> None:
+    """What lies between two groups is read as well: with and without one, a block has the same bytes."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    groups, each = 6, 4
+    (tmp_path / "root" / "b").mkdir(parents=True)
+    table = pa.table(
+        {
+            "image": pa.array(shades(groups * each), pa.binary()),
+            "group": [i // each for i in range(groups * each)],
+            "i": list(range(groups * each)),
+        }
+    )
+    pq.write_table(table, tmp_path / "root" / "b" / "a.parquet", row_group_size=each)
+    with simulator.Server(str(tmp_path / "root")) as server:
+        for chosen in ([0, 1, 3], [0, 2, 3], [0, 1, 2, 3], [1, 2, 4], [1, 3, 4]):
+            given: dict[str, Any] = {
+                "where": [("group", "in", chosen)],
+                "batch_size": each,
+                "index_cache": "",
+            }
+            loader = open_loader(server, tmp_path / "cache", **given)
+            found = means(loader, "i", "image")
+            assert found == {i: 8 * i for i in range(groups * each) if i // each in chosen}
+
+
+def test_files_beside_an_empty_one_take_no_others_values(tmp_path: Path) -> None:
+    folder = tmp_path / "root" / "b"
+    folder.mkdir(parents=True)
+    for name, data in zip(("a.png", "b.png"), shades(3)[1:], strict=True):
+        (folder / name).write_bytes(data)
+    (folder / "empty.png").write_bytes(b"")
+    given: dict[str, Any] = {"format": "raw", "order": "sequential", "on_bad_sample": "replace"}
+    given |= {"batch_size": 3, "decode": {"data": hr.decode.image(**CROP)}}
+    with simulator.Server(str(tmp_path / "root")) as server:
+        for keys in (["empty.png", "a.png", "b.png"], ["a.png", "b.png", "empty.png"]):
+            found = means(open_loader(server, tmp_path / "cache", keys=keys, **given), "key", "data")
+            assert found == {"a.png": 8, "b.png": 16}

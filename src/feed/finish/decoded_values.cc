@@ -13,7 +13,7 @@ namespace headrace::feed {
 namespace {
 
 /// Another one as soon as the same identity names other values, or a series others.
-constexpr std::string_view kSeriesVersion = "decoded 2";
+constexpr std::string_view kSeriesVersion = "decoded 3";
 /// Names of series that are remembered; a name is some 200 bytes.
 constexpr std::size_t kMostSeries = 8192;
 /// Of a block of which so many were looked for in vain, and none found, only every so-manyth value
@@ -195,6 +195,9 @@ bool DecodedValues::name_series(std::size_t column, std::uint32_t block, Kept& o
     add_field(all, std::to_string(extent.length_bytes));
   }
   add_field(all, std::to_string(count));
+  std::string layout;
+  parts_.dataset->append_layout(block, layout);
+  add_field(all, layout);
   const std::uint64_t digest = SecondLook::digest_of(std::as_bytes(std::span(all)));
   out.key = std::string(first) + "#" + columns_[column]->name;
   out.version = std::string(extents.front().etag) + " " + std::to_string(digest);

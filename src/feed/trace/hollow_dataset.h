@@ -41,6 +41,9 @@ class HollowDataset final : public Dataset {
                                std::vector<Extent>& out) const override {
     return inner_->append_extents(block, begin, end, out);
   }
+  void append_layout(std::uint32_t block, std::string& out) const override {
+    inner_->append_layout(block, out);
+  }
   bool is_compressed(std::uint32_t block) const override { return inner_->is_compressed(block); }
   bool is_unpacked(std::uint32_t block) const override { return inner_->is_unpacked(block); }
   Status decompress(std::uint32_t, std::span<const std::byte>,

@@ -96,6 +96,16 @@ std::uint64_t IndexedDataset::append_extents(std::uint32_t block, std::uint32_t 
   return to - from;
 }
 
+void IndexedDataset::append_layout(std::uint32_t block, std::string& out) const {
+  const ShardRecord& shard = shard_of(block);
+  const std::uint64_t first = first_in_shard(block);
+  for (std::uint64_t i = first; i < first + blocks_[block].sample_count; ++i) {
+    const auto [begin, end] = view_.range_of(shard, i);
+    const std::uint64_t range[] = {begin, end};
+    out.append(reinterpret_cast<const char*>(range), sizeof(range));
+  }
+}
+
 Status IndexedDataset::decompress(std::uint32_t block, std::span<const std::byte> stored,
                                   std::span<std::byte> raw) const {
   const ShardRecord& shard = shard_of(block);

@@ -58,6 +58,8 @@ class IndexedDataset : public Dataset {
   std::uint64_t largest_block_bytes() const noexcept override { return largest_block_bytes_; }
   std::uint64_t append_extents(std::uint32_t block, std::uint32_t begin, std::uint32_t end,
                                std::vector<Extent>& out) const override;
+  /// Where each sample lies: of an empty one its extents say nothing.
+  void append_layout(std::uint32_t block, std::string& out) const override;
   bool is_compressed(std::uint32_t block) const override {
     return shard_of(block).compression != Compression::kNone;
   }

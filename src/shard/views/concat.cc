@@ -140,6 +140,10 @@ class ConcatDataset final : public Dataset {
     for (std::size_t i = old_size; i < out.size(); ++i) out[i].key = keys_.prefixed(p, out[i].key);
     return size;
   }
+  void append_layout(std::uint32_t block, std::string& out) const override {
+    const Part& part = part_of_block(block);
+    part.dataset->append_layout(block - part.first_block, out);
+  }
   bool is_compressed(std::uint32_t block) const override {
     const Part& part = part_of_block(block);
     return part.dataset->is_compressed(block - part.first_block);

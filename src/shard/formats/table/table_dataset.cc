@@ -66,6 +66,11 @@ class TableDataset final : public IndexedDataset {
     return plan.buffer_bytes;
   }
 
+  // Its record, which names row groups: what lies between two of them is read as well.
+  void append_layout(std::uint32_t block, std::string& out) const override {
+    out += view().key_of(block_at(block).first_sample);
+  }
+
   Status decompress(std::uint32_t, std::span<const std::byte>,
                     std::span<std::byte>) const override {
     return Status(Code::kInternal, "blocks of tables are unpacked, not decompressed");
