@@ -334,8 +334,9 @@ class Store {
   virtual const std::string& url() const noexcept = 0;
   /// Full name of an object for messages and ids: url() + "/" + key.
   std::string object_url(std::string_view key) const { return url() + "/" + std::string(key); }
-  /// Which server it is: "host:port"; empty for those without one. Two stores of one URL and
-  /// different servers hold different objects.
+  /// Which server it is: "host:port", with a hash of what else makes other objects of one URL (the
+  /// query and user of a web server's); of files the file system and the absolute path; else empty.
+  /// Two stores of one URL and different origins hold different objects.
   virtual std::string origin() const { return {}; }
   /// The directory whose files are the objects, keys being relative paths; empty when they are not
   /// files of this machine, or this store must be asked for every access (a wrapper).

@@ -216,6 +216,7 @@ class Handle final : public Store {
                                            : Store::check_settings(settings);
   }
   std::string local_directory() const override { return core_->options().local_directory; }
+  std::string origin() const override { return core_->options().origin; }
   void append_metrics(MetricList& out) const override {
     const Counters& counters = core_->counters();
     append_counter(out, "store.requests", "requests", counters.requests.value());

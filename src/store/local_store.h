@@ -22,6 +22,7 @@ struct LocalStoreOptions {
   std::chrono::milliseconds default_timeout{60'000};
   Clock* clock = nullptr;            ///< nullptr: system_clock().
   std::string local_directory = {};  ///< See Store.
+  std::string origin = {};           ///< See Store.
   bool keeps_settings = false;       ///< With objects.
   ObjectSettings settings = {};      ///< StoreOptions::settings.
 };

@@ -157,6 +157,12 @@ Result<std::unique_ptr<Store>> read_through_cluster(std::unique_ptr<Store> inner
                       ": only this process has these objects, others have different ones of the "
                       "same name: no cache of a cluster for it");
   }
+  if (!inner->local_directory().empty()) {
+    return Status(Code::kInvalidArgument,
+                  inner->url() +
+                      ": other machines may have other files at this path: no cache of a cluster "
+                      "for it, a directory will do");
+  }
   HEADRACE_TRY_ASSIGN(auto tier, open_tier(options, *inner));
   return tier::wrap_tier(std::move(inner), std::move(tier), accept_limit);
 }

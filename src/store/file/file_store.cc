@@ -243,6 +243,14 @@ class FileBackend final : public LocalBackend {
   std::list<KeptWalker> walkers_ HEADRACE_GUARDED_BY(mutex_);
 };
 
+/// Which files they are: a path may be relative, and another file system may lie there tomorrow,
+/// whose files have the same times and inodes.
+std::string origin_of(const std::string& root) {
+  struct stat info {};
+  const bool is_there = ::stat(root.c_str(), &info) == 0;
+  return "device " + (is_there ? std::to_string(info.st_dev) : "unknown") + " " + root;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Store>> open_file_store(const StoreOptions& options) {
@@ -250,6 +258,7 @@ Result<std::unique_ptr<Store>> open_file_store(const StoreOptions& options) {
   std::string url = options.url;
   while (url.size() > 1 && url.back() == '/' && !url.ends_with("://")) url.pop_back();
   std::string directory = root;
+  std::string origin = origin_of(root);
   return make_local_store(
       std::make_unique<FileBackend>(std::move(root)),
       {.url = std::move(url),
@@ -257,7 +266,8 @@ Result<std::unique_ptr<Store>> open_file_store(const StoreOptions& options) {
        .accept_limit = std::size_t{options.queue_capacity} + options.max_in_flight,
        .default_timeout = options.default_timeout,
        .clock = options.clock,
-       .local_directory = std::move(directory)});
+       .local_directory = std::move(directory),
+       .origin = std::move(origin)});
 }
 
 }  // namespace headrace

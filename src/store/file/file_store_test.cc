@@ -120,6 +120,26 @@ TEST_F(FileStoreTest, ARelativePathDoesNotFollowTheProcessIntoAnotherDirectory) 
   EXPECT_EQ(info->size_bytes, 4U);
 }
 
+TEST_F(FileStoreTest, FilesOfAnotherPlaceAreOthers) {
+  write("a/key", "a");
+  write("b/key", "b");
+  const auto origin_of = [&](const std::string& url) {
+    StoreOptions options;
+    options.url = url;
+    return (*open_file_store(options))->origin();
+  };
+  EXPECT_NE(origin_of(path("a")), origin_of(path("b")));
+  EXPECT_EQ(origin_of(path("a")), origin_of("file://" + path("a") + "/"));
+  if (fs::exists("/proc/self")) {  // Another file system.
+    EXPECT_NE(origin_of("/proc").substr(0, 12), origin_of(path("a")).substr(0, 12));
+  }
+  const fs::path before = fs::current_path();
+  fs::current_path(path(""));
+  const std::string relative = origin_of("a");
+  fs::current_path(before);
+  EXPECT_EQ(relative, origin_of(path("a")));
+}
+
 TEST_F(FileStoreTest, TraversalIsRefusedByEveryOperation) {
   write("../secret", "x");
   EXPECT_EQ(put("../out").status.code(), Code::kInvalidArgument);

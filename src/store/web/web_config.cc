@@ -1,6 +1,10 @@
 #include "store/web/web_config.h"
 
+#include <fmt/format.h>
+#include <xxhash.h>
+
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "base/base64.h"
@@ -34,6 +38,66 @@ std::vector<std::string> secrets_of(std::string_view query) {
   return secrets;
 }
 
+std::string_view name_of(std::string_view parameter) noexcept {
+  return parameter.substr(0, parameter.find('='));
+}
+
+/// Parameters of signed URLs that say who may read and until when, and not what: each signing makes
+/// others. Names of the query authentication of AWS (versions 2 and 4) and Google, of CloudFront,
+/// and of Azure's SAS.
+bool is_of_signing(std::string_view parameter) noexcept {
+  constexpr std::array kNames = {"AWSAccessKeyId",
+                                 "Expires",
+                                 "GoogleAccessId",
+                                 "Key-Pair-Id",
+                                 "Policy",
+                                 "Signature",
+                                 "sv",
+                                 "ss",
+                                 "srt",
+                                 "sr",
+                                 "sp",
+                                 "st",
+                                 "se",
+                                 "sip",
+                                 "spr",
+                                 "sig",
+                                 "ske",
+                                 "skt",
+                                 "sks",
+                                 "skv",
+                                 "sktid",
+                                 "skoid",
+                                 "sdd",
+                                 "saoid",
+                                 "suoid",
+                                 "scid"};
+  const std::string_view name = name_of(parameter);
+  const auto begins = [&](std::string_view text) {
+    return name.size() >= text.size() &&
+           std::equal(text.begin(), text.end(), name.begin(), [](char a, char b) {
+             return a == std::tolower(static_cast<unsigned char>(b));
+           });
+  };
+  return begins("x-amz-") || begins("x-goog-") ||
+         std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+/// `user`: without the password, which may be short enough to be found by trying.
+std::string variant_of(const WebConfig& config, const std::string& user) {
+  const bool is_signed =
+      std::any_of(config.signatures.begin(), config.signatures.end(), is_of_signing);
+  std::string asked = user;
+  for (std::string_view query = config.query; !query.empty();) {
+    const std::string_view parameter = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(parameter.size() + 1, query.size()));
+    if (!is_signed || !is_of_signing(parameter)) asked += "&" + std::string(parameter);
+  }
+  if (asked.empty()) return {};
+  const XXH128_hash_t hash = XXH3_128bits(asked.data(), asked.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
 }  // namespace
 
 Result<WebConfig> make_web_config(const StoreOptions& options) {
@@ -42,6 +106,7 @@ Result<WebConfig> make_web_config(const StoreOptions& options) {
   const std::size_t fragment = text.find('#');
   if (fragment != std::string_view::npos) text = text.substr(0, fragment);
   WebConfig config;
+  std::string user_name;
   if (const std::size_t question = text.find('?'); question != std::string_view::npos) {
     config.query = text.substr(question + 1);
     text = text.substr(0, question);
@@ -58,6 +123,7 @@ Result<WebConfig> make_web_config(const StoreOptions& options) {
                     plain + ": user and password have a % without two hex digits; write %25 for %");
     }
     config.authorization = "Basic " + base64(*user);
+    user_name = user->substr(0, user->find(':'));
   }
   while (plain.size() > host && plain.ends_with('/')) plain.pop_back();
   for (std::size_t i = 0; i < scheme_end; ++i)
@@ -73,6 +139,7 @@ Result<WebConfig> make_web_config(const StoreOptions& options) {
   config.endpoint = {parsed->host, parsed->port, parsed->use_tls};
   config.host_field = parsed->authority();
   config.signatures = secrets_of(config.query);
+  config.variant = variant_of(config, user_name);
   config.trusted = TrustedHosts(parsed->host, options.trusted_hosts);
   config.base_path = parsed->path;
   return config;

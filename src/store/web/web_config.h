@@ -21,6 +21,9 @@ struct WebConfig {
   std::string query;          ///< As it was written, sent with every request (signatures). Secret.
   std::string authorization;  ///< "Basic ...", from user:password@. Secret.
   std::vector<std::string> signatures;  ///< Parts of `query` that are secrets: "sig=...".
+  /// A hash of the user and of what the query asks for; empty: neither is there. Two that differ
+  /// may get different objects of one URL.
+  std::string variant;
   TrustedHosts trusted;
 };
 

@@ -50,6 +50,22 @@ TEST(WebProtocol, KeepsTheQueryOfTheBaseAndTheUserOutOfNames) {
   EXPECT_EQ(WebProtocol(config).describe(get_of("k")), "GET https://h/data/k [100, 150)");
 }
 
+TEST(WebProtocol, WhatTheQueryAndTheUserAskForIsAnotherObject) {
+  const auto variant_of = [](const std::string& url) { return config_of(url).variant; };
+  EXPECT_EQ(variant_of("http://h/doc"), "");
+  EXPECT_NE(variant_of("http://h/doc?v=1"), variant_of("http://h/doc?v=2"));
+  EXPECT_NE(variant_of("http://h/doc?token=a"), variant_of("http://h/doc?token=b"));
+  EXPECT_NE(variant_of("http://alice:p@h/doc"), variant_of("http://bob:p@h/doc"));
+  // Not a password, and not what each signing of the same makes anew.
+  EXPECT_EQ(variant_of("http://alice:p@h/doc"), variant_of("http://alice:q@h/doc"));
+  const std::string signature = "X-Amz-Date=1&X-Amz-Signature=a";
+  EXPECT_EQ(variant_of("http://h/doc?" + signature), "");
+  EXPECT_EQ(variant_of("http://h/doc?versionId=3&" + signature),
+            variant_of("http://h/doc?versionId=3"));
+  EXPECT_EQ(variant_of("http://h/doc?sv=1&se=2&sig=a"), "");
+  EXPECT_NE(variant_of("http://h/doc?sv=1"), "");
+}
+
 TEST(WebProtocol, NamesTheVersionAsTheServerCanCompareIt) {
   EXPECT_THAT(head_of("http://h", get_of("k", "\"v\"")), HasSubstr("\r\nif-match: \"v\"\r\n"));
   EXPECT_THAT(head_of("http://h", get_of("k", "W/\"v\"")), Not(HasSubstr("if-")));

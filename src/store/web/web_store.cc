@@ -60,6 +60,10 @@ class WebStore final : public ReadOnlyStore {
 
   const StoreTraits& traits() const noexcept override { return traits_; }
   const std::string& url() const noexcept override { return protocol_->config().root_url; }
+  std::string origin() const override {
+    const std::string& variant = protocol_->config().variant;
+    return ReadOnlyStore::origin() + (variant.empty() ? "" : " " + variant);
+  }
 
  private:
   Result<ObjectInfo> info_of(const std::string& key, const HttpAnswer& answer) const {
