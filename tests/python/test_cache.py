@@ -382,3 +382,35 @@ def test_what_is_fetched_again_is_near_the_optimum(tmp_path: Path, order: str) -
     print(f"{order}: fetched {fetched / room / 4:.3f} of the data an epoch, at best {best / room / 4:.3f}")
     # Extents are left out where writing is behind, and here an epoch takes a tenth of a second.
     assert fetched <= 1.3 * best
+
+
+def test_a_cache_among_the_data_is_refused(tmp_path: Path) -> None:
+    pack(tmp_path / "data")
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    for cache in (tmp_path / "data", tmp_path / "data" / "cache", tmp_path / "link" / "cache"):
+        with pytest.raises(hr.InvalidArgumentError, match="lies inside of"):
+            hr.Dataset(tmp_path / "data", cache=cache)
+        with pytest.raises(hr.InvalidArgumentError, match="lies inside of"):
+            hr.Loader(tmp_path / "data", batch_size=2, cache=cache)
+    assert not (tmp_path / "data" / "cache").exists()
+    hr.Dataset(tmp_path / "data", cache=tmp_path / "data-cache").close()
+
+
+def test_files_of_this_machine_have_no_cache_of_a_cluster(tmp_path: Path) -> None:
+    pack(tmp_path / "data")
+    with pytest.raises(hr.InvalidArgumentError, match="other machines may have other files"):
+        hr.Dataset(tmp_path / "data", cache="memcached://127.0.0.1:1")
+
+
+def test_another_directory_of_the_same_relative_path_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where files have the same times, sizes and, on file systems of their own, inodes."""
+    for name in ("a", "b"):
+        (tmp_path / name / "data").mkdir(parents=True)
+        (tmp_path / name / "data" / "x.txt").write_text(name)
+        monkeypatch.chdir(tmp_path / name)
+        with hr.Store("data", cache=tmp_path / "cache") as store:
+            store.get("x.txt")
+        hr.Cache(tmp_path / "cache")._native.flush()
+    assert hr.Cache(tmp_path / "cache").usage().extents == 2

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
+from headrace.base.recipe import lasting_options
 from headrace.fsspec.versions import Versions
 from headrace.store.store import Store
 from headrace.store.tiers import CACHE_OPTIONS
@@ -26,7 +27,8 @@ class Stores:
     which leaves those of its parent alone. Any thread."""
 
     def __init__(self, memory: int | str, options: dict[str, Any]) -> None:
-        self._memory, self._options = memory, options
+        # The process may work elsewhere when the first object is asked for.
+        self._memory, self._options = memory, lasting_options(options)
         self._reset()
         # Wrong options are wrong now, and not when the first object is asked for.
         plain = {name: value for name, value in options.items() if name not in _OPENS_FILES}

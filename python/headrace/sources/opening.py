@@ -12,11 +12,12 @@ from headrace import _native
 from headrace.base.packages import telling_missing_package
 from headrace.base.progress import progress_bar
 from headrace.base.units import parse_bytes
-from headrace.errors import NotFoundError
+from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.sources.options import DatasetOptions, native_options
 from headrace.sources.splits import with_split
 from headrace.store.store import Store, open_native
-from headrace.store.urls import named_objects, parent_and_key
+from headrace.store.tiers import parse_tiers
+from headrace.store.urls import local_path, named_objects, parent_and_key
 
 __all__ = ["default_index_cache", "open_native_dataset", "open_root", "parse_block_bytes"]
 
@@ -100,6 +101,18 @@ def _read_object(root: str, key: str, memory: int | str, store_options: Mapping[
         store.close()
 
 
+def _refuse_cache_inside(url: str | os.PathLike[str], store_options: Mapping[str, Any]) -> None:
+    """InvalidArgumentError for a cache whose files would be taken for those of a dataset in a directory."""
+    cache, data = parse_tiers(store_options.get("cache")).directory, local_path(os.fspath(url))
+    if not cache or not data or not os.path.isdir(data):
+        return
+    if os.path.join(os.path.realpath(cache), "").startswith(os.path.join(os.path.realpath(data), "")):
+        raise InvalidArgumentError(
+            f"cache {cache} lies inside of {data}, whose files are the data: its own would be among them. "
+            "Give it a directory of its own"
+        )
+
+
 def open_root(
     url: str | os.PathLike[str],
     memory: int | str,
@@ -109,6 +122,7 @@ def open_root(
 ) -> tuple[_native.Store, T]:
     """Calls ``use(store, options)`` for the store at a URL; where nothing is below the URL but the URL is an
     object, for its folder and that one key; for a URL that names many objects, for their folder and keys."""
+    _refuse_cache_inside(url, store_options)
     named = named_objects(
         url,
         lambda root, key: _read_object(root, key, memory, store_options),

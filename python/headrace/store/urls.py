@@ -373,13 +373,16 @@ def public_url(url: str) -> str:
 
 def kept_url(url: str) -> str:
     """What a URL, or the beginning of one, is as a cache names its objects: the scheme in lower case, no
-    slash too many, and of the web, whose paths are the server's own, no user, password, query and
-    fragment."""
+    slash too many, of Azure no signature, and of the web, whose paths are the server's own, no user,
+    password, query and fragment."""
     scheme, mark, rest = url.partition("://")
     if not mark:
         return url
     if scheme.lower() in ("http", "https"):
         return scheme.lower() + mark + public_url(url).partition("://")[2]
+    if scheme.lower() in ("az", "azure", "abfs", "abfss", "wasb", "wasbs"):
+        place, _, query = rest.rpartition("?")
+        rest = place.rstrip("/") if "sig=" in query and "sv=" in query else rest  # As the store takes it off.
     bucket, slash, path = rest.partition("/")
     path = path.lstrip("/")
     return scheme.lower() + mark + bucket + slash + (path.rstrip("/") + "/" if path.endswith("/") else path)
