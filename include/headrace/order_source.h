@@ -81,6 +81,9 @@ class OrderSource {
     static_cast<void>(state);
     return std::shared_ptr<const OrderSource>();
   }
+  /// The source for an epoch that is begun anew, whatever restored() read of how it began before.
+  /// nullptr: this one.
+  virtual std::shared_ptr<const OrderSource> begun_anew() const { return nullptr; }
 
   /// The position in a state of the loader that this order is compatible with, and the source that
   /// goes on from there (nullptr: this one). nullopt: `state` is not of that loader. Errors:

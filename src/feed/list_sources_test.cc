@@ -558,5 +558,30 @@ TEST(LitDataSource, AStateOfTheOwnWorldForgetsWhatWasDealtOut) {
   EXPECT_EQ(world.drain(*loader), litdata_ids(world, second, 0, 1));
 }
 
+TEST(LitDataSource, AnEpochBegunAnewForgetsWhatWasDealtOut) {
+  World world;
+  const RunWorld first{.world_size = 1, .workers = 2, .batch_size = kBatch};
+  const RunWorld second{.world_size = 2, .workers = 1, .batch_size = kBatch};
+  auto begun = world.open(world.litdata(first), first);
+  world.drain(*begun, 20);
+  const Ids whole = world.drain(*world.open(world.litdata(second), second));
+  for (const int place : {3, 30}) {  // Before and behind where the state stands.
+    auto loader = world.open(world.litdata(second), second);
+    ASSERT_TRUE(loader->load_state(begun->state()).ok());
+    ASSERT_TRUE(loader->seek(0, 0).ok());
+    const Ids before = world.drain(*loader, place);
+    auto other = world.open(world.litdata(second), second);
+    ASSERT_TRUE(other->load_state(loader->state()).ok());
+    const Ids rest = world.drain(*other);
+    EXPECT_EQ(Ids(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(before.size())),
+              before);
+    EXPECT_EQ(Ids(whole.end() - static_cast<std::ptrdiff_t>(rest.size()), whole.end()), rest);
+    EXPECT_EQ(before.size() + rest.size(), whole.size());
+    ASSERT_TRUE(loader->load_state(begun->state()).ok());
+    ASSERT_TRUE(loader->seek(0, static_cast<std::uint64_t>(place)).ok());
+    EXPECT_EQ(world.drain(*loader), rest);
+  }
+}
+
 }  // namespace
 }  // namespace headrace::feed_test

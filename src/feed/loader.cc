@@ -576,7 +576,10 @@ Status LoaderImpl::load_state(std::string_view json, const std::stop_token& stop
 }
 
 Status LoaderImpl::seek(std::uint64_t epoch, std::uint64_t batch, const std::stop_token& stop) {
-  HEADRACE_TRY_ASSIGN(const Planned planned, plan_at(*source(), epoch, 0, stop));
+  std::shared_ptr<const OrderSource> source = this->source();
+  // What a state said of how an epoch began is of no epoch that is begun at its first batch.
+  if (auto anew = source->begun_anew()) source = std::move(anew);
+  HEADRACE_TRY_ASSIGN(const Planned planned, plan_at(*source, epoch, 0, stop));
   const std::uint64_t count = planned.plan.batch_count();
   if (batch > 0 && batch >= count) {
     return Status(Code::kInvalidArgument, "there is no batch " + std::to_string(batch) +
@@ -595,7 +598,7 @@ Status LoaderImpl::seek(std::uint64_t epoch, std::uint64_t batch, const std::sto
     }
   }
   const std::uint64_t t = batch == 0 ? 0 : planned.t_after(batch - 1);
-  go_to({.epoch = epoch, .t = t, .batches = batch}, source());
+  go_to({.epoch = epoch, .t = t, .batches = batch}, std::move(source));
   return {};
 }
 

@@ -153,6 +153,10 @@ class LitDataSource final : public OrderSource {
     return with_origin(origin);
   }
 
+  std::shared_ptr<const OrderSource> begun_anew() const override {
+    return origin_ ? with_origin(std::nullopt) : nullptr;
+  }
+
   Result<std::optional<Foreign>> read_foreign(std::string_view state) const override {
     simdjson::dom::parser parser;
     const auto object = order_detail::state_of(order_detail::StateWriter::kLitData, state, parser);
