@@ -134,6 +134,23 @@ def test_a_rank_that_is_known_later_keeps_the_reset(
     assert delivered == [batch[5:] for batch in whole]
 
 
+def test_a_rank_that_is_known_later_keeps_the_epoch_that_was_set_behind_a_reset(
+    few_numbers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the order of the state, whose global batch is another."""
+    with hr.Loader(few_numbers, **OPTIONS) as loader:
+        leave_behind(loader, 4)
+        state, whole = loader.state_dict(), planned(loader, 5)
+    with hr.Loader(few_numbers, **{**OPTIONS, "batch_size": 5}) as loader:
+        loader.load_state_dict(state)
+        loader.reset()
+        loader.set_epoch(5)
+        monkeypatch.setenv("RANK", "1")
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        assert (loader.rank, loader.epoch) == (1, 5)
+        assert ids(loader) == [batch[5:] for batch in whole]
+
+
 def test_a_loop_over_a_data_loader_ends_at_a_reset(few_numbers: Path) -> None:
     torch = pytest.importorskip("torch")
     with torch_loader(few_numbers) as loader:

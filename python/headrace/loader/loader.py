@@ -548,8 +548,6 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         self._recall()
         self._seek(self.epoch if epoch is None else whole_number("epoch", epoch, 64), 0)
         self._is_placed = False
-        if self._loaded is not None:
-            self._loaded = self._native.state()  # Its order stays; the position is this one.
 
     def _seek(self, epoch: int, batch: int) -> None:
         """Goes to the beginning of a global batch of an epoch; where it stands there already, what was read
@@ -563,6 +561,8 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         is_behind = self._native.has_taken_all and not self._native.batches_left
         if is_behind or (state["epoch"], state["batches"], state["t"]) != there:
             self._native.seek(epoch, batch)
+        if self._loaded is not None:
+            self._loaded = self._native.state()  # Its order stays; the position is this one.
 
     def _stands_at(self, batch: int) -> bool:
         """Whether a run of this global batch stands here after so many batches of the epoch.
