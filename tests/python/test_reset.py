@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,63 @@ def test_the_next_epoch_is_whole_after_a_loop_that_was_left_at_the_last_batch(lo
     loader.reset()
     assert (loader.epoch, loader.batches_left) == (3, len(loader))
     assert ids(loader) == planned(loader, 3)
+
+
+@pytest.fixture(scope="module")
+def nine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_numbers(tmp_path_factory.mktemp("data") / "nine", 9, per_shard=3)
+
+
+def reset(loader: Any) -> Any:
+    loader.reset()
+    return loader
+
+
+def begin_by_number(loader: Any) -> Any:
+    """As loops over ``batch_sampler`` do."""
+    inner = loader._loader if hasattr(loader, "batch_sampler") else loader
+    inner._start_at(0)
+    return loader
+
+
+NEXT_LOOPS: dict[str, Callable[[Any], Any]] = {
+    "the next": lambda loader: loader,
+    "reset": reset,
+    "reset twice": lambda loader: reset(reset(loader)),
+    "epoch_from_start": lambda loader: loader.epoch_from_start(),
+    "by number": begin_by_number,
+}
+
+
+@pytest.mark.parametrize("next_loop", NEXT_LOOPS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore:.*ranks read each block")
+def test_ranks_begin_the_same_epoch_where_one_has_no_last_batch(
+    kind: str, next_loop: str, nine: Path
+) -> None:
+    """Each has had all of its batches, and did not ask whether there are more."""
+    for rank, length in enumerate((1, 2)):  # 4 and 4 samples, then 1.
+        with KINDS[kind](nine, batch_size=4, rank=rank, world_size=2, epoch_end="uneven") as loader:
+            assert len(loader) == length
+            leave_behind(loader, length)
+            for epoch in (1, 2):
+                assert loader.batches_left == 0
+                batches = NEXT_LOOPS[next_loop](loader)
+                assert ids(itertools.islice(batches, length)) == planned(loader, epoch)
+
+
+@pytest.mark.filterwarnings("ignore:.*ranks read each block")
+def test_a_reset_from_a_state_before_the_last_batch_is_to_its_epoch(nine: Path) -> None:
+    """On the rank, too, that has no share of it."""
+    options: dict[str, Any] = {**OPTIONS, "batch_size": 4, "world_size": 2, "epoch_end": "uneven"}
+    with hr.Loader(nine, rank=1, **options) as loader:
+        leave_behind(loader, 1)
+        state = loader.state_dict()
+    for rank in range(2):
+        with hr.Loader(nine, rank=rank, **options) as loader:
+            loader.load_state_dict(state)
+            loader.reset()
+            assert ids(loader) == planned(loader, 0)
 
 
 def test_reset_goes_to_an_epoch(loader: Any) -> None:

@@ -53,9 +53,9 @@ class Epochs(ABC):
         """Goes to the first batch of an epoch (default: that of the position): the next loop delivers all of
         it.
 
-        After a loop that was left early that is the same epoch again; after one that came to its end, the
-        next epoch. A position that ``load_state_dict()`` chose is given up, unlike with ``set_epoch()``. Call
-        it on all ranks alike.
+        After a loop that was left early that is the same epoch again; after one that came to its end, or had
+        all batches of this rank, the next epoch. A position that ``load_state_dict()`` chose is given up,
+        unlike with ``set_epoch()``. Call it on all ranks alike.
         """
 
     @abstractmethod

@@ -487,6 +487,14 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         return self._native.has_taken_all
 
     @property
+    def _epoch_to_begin(self) -> int:
+        """What a loop from a first batch delivers: that of the position, and from this rank's last batch of
+        it on the next, as the next loop does. A rank without a share of the last global batch is still before
+        that then, where all ranks stand at that step."""
+        is_within = self._native.has_taken_all and self.state_dict()["t"] > 0
+        return self.epoch + 1 if is_within else self.epoch
+
+    @property
     def order_spec(self) -> dict[str, Any]:
         """Identity of the order: id, version, seed, lanes, window."""
         self._follow_rank()
@@ -546,7 +554,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
     def reset(self, epoch: int | None = None) -> None:
         """See :meth:`Epochs.reset`."""
         self._recall()
-        self._seek(self.epoch if epoch is None else whole_number("epoch", epoch, 64), 0)
+        self._seek(self._epoch_to_begin if epoch is None else whole_number("epoch", epoch, 64), 0)
         self._is_placed = False
 
     def _seek(self, epoch: int, batch: int) -> None:
@@ -577,7 +585,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         self._recall()
         self._settle_rank()
         if not self._is_placed:
-            self._seek(self.epoch, batch)
+            self._seek(self._epoch_to_begin, batch)
         elif not self._stands_at(batch):
             raise InvalidArgumentError(
                 f"the first {batch} batches of the epoch are to be skipped, and load_state_dict() has put "
