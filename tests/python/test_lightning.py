@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import write_numbers
 from framework_checks import Runs, data, received
 from framework_ranks import LONG, batches_an_epoch, planned, stops
 
@@ -177,3 +178,39 @@ def test_validation_begins_at_the_start_of_the_epoch(data: Path, runs: Runs, way
     assert received(result) == planned(data, 1)[0]
     (first,) = planned(data, 1, 1, shuffle=False)
     assert result["validated"] == first[:2] + 3 * first[:5]
+
+
+@pytest.mark.parametrize("workers", [None, 0, 2])
+@pytest.mark.filterwarnings("ignore")
+def test_ranks_validate_the_same_epoch_where_one_has_no_last_batch(
+    tmp_path: Path, workers: int | None
+) -> None:
+    """Lightning takes as many batches as the loader says, and does not ask for its end."""
+    import lightning
+    import torch
+
+    import headrace.torch
+
+    class Module(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[tuple[int, int]] = []
+
+        def validation_step(self, batch: Any) -> None:
+            self.seen.append((batch.epoch, batch.index))
+
+    write_numbers(tmp_path / "nine", 9)
+    for rank, length in enumerate((1, 2)):
+        module = Module()
+        with headrace.torch.Loader(
+            tmp_path / "nine", batch_size=4, rank=rank, world_size=2, epoch_end="uneven", memory="64MiB"
+        ) as loader:
+            batches: Any = loader
+            if workers is not None:
+                batches = torch.utils.data.DataLoader(loader, batch_size=None, num_workers=workers)
+            trainer = lightning.Trainer(
+                accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False
+            )
+            for _ in range(3):
+                trainer.validate(module, batches, verbose=False)
+        assert module.seen == [(epoch, index) for epoch in range(3) for index in range(length)]

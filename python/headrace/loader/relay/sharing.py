@@ -107,7 +107,8 @@ class InWorkers:
     def _find_place(self) -> None:
         """Goes to where the loop that is about to begin wants to: the start of this epoch, or of the next."""
         if is_evaluated():
-            self._loader.set_epoch(self._loader.epoch)
+            if not self._loader._is_placed:
+                self._loader.reset()
         elif begins_epoch(self._loader._is_placed) and self._loader.state_dict()["batches"]:
             self._loader.reset(self._loader.epoch + 1)
 
