@@ -6,12 +6,13 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from framework_ranks import LONG  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 import headrace.torch  # noqa: E402
-from headrace.loader.relay.relay import Group  # noqa: E402
+from headrace.loader.relay.relay import Group, Relay  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -95,6 +96,38 @@ def test_workers_may_begin_before_the_others_are_started(
 
     monkeypatch.setattr(Group, "add", start_late)
     assert take(iter(around(loader, 3)), 100) == planned(loader, 1)
+
+
+@pytest.mark.parametrize(
+    ("move", "first"),
+    [
+        (lambda loader: loader.reset(), 0),
+        (lambda loader: loader.set_epoch(1), BATCHES),
+        (lambda loader: loader.load_state_dict(loader.state_dict()), 1),
+    ],
+    ids=["reset", "set_epoch", "load_state_dict"],
+)
+def test_a_worker_may_start_when_the_others_are_in_the_next_loop(
+    loader: Any, monkeypatch: pytest.MonkeyPatch, move: Callable[[Any], None], first: int
+) -> None:
+    may_start = multiprocessing.get_context("fork").Event()
+    begin = Relay._begin
+
+    def begin_and_tell(relay: Relay, group: Group, *what: Any) -> None:
+        begin(relay, group, *what)
+        if len(group.loops) == 2:
+            may_start.set()
+
+    def start(worker: int) -> None:
+        if worker == 1:
+            may_start.wait(60)
+
+    monkeypatch.setattr(Relay, "_begin", begin_and_tell)
+    expected = planned(loader, 2)
+    inside = around(loader, 2, persistent_workers=True, worker_init_fn=start, timeout=20)
+    assert take(iter(inside), 1) == expected[:1]
+    move(loader)
+    assert take(iter(inside), BATCHES - first % BATCHES) == expected[first:][: BATCHES - first % BATCHES]
 
 
 @pytest.mark.parametrize("epoch_end", ["drop", "uneven", "pad"])

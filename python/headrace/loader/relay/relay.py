@@ -309,14 +309,17 @@ class Relay:
         """A worker begins a loop; its state says where, or nothing does."""
         channel = group.channels[worker]
         channel.begun += 1
-        if channel.begun > len(group.loops):
+        number = channel.begun  # A worker that starts late has loops before the last one to begin.
+        if number > len(group.loops):
+            if group.loops:
+                self._end(group, group.loops[-1], message_of(InvalidArgumentError(_MOVED)))
             group.loops.append(_Loop())
             refusal = group.refusal
             if error := refusal.always or (refusal.anew if start is None else None):
                 self._end(group, group.loops[-1], message_of(error))
             elif start is None:
                 self._open(group, None)
-        loop = group.loops[-1]
+        loop = group.loops[number - 1]
         if start is not None:
             loop.starts[worker] = Start(*start)
             if len(loop.starts) == group.workers and loop.last_word is None:
@@ -324,9 +327,9 @@ class Relay:
         elif loop.starts:
             self._end(group, loop, message_of(InvalidArgumentError(_SOME_STATES)))
         state = loop.deal.state if loop.deal is not None and start is None else None
-        channel.send({"begun": len(group.loops), "state": state})
+        channel.send({"begun": number, "state": state})
         if loop.last_word is not None:
-            channel.send({"of": len(group.loops), **loop.last_word})
+            channel.send({"of": number, **loop.last_word})
 
     def _go_on(self, group: Group, loop: _Loop) -> None:
         try:
