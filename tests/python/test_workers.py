@@ -216,6 +216,53 @@ def test_a_position_that_changes_within_a_loop_ends_it(loader: Any) -> None:
     assert take(second, 100) == planned(loader, 2)[BATCHES + 4 :]
 
 
+def test_a_loop_whose_workers_start_late_takes_nothing_from_one_that_was_begun_since(loader: Any) -> None:
+    may_start = multiprocessing.get_context("fork").Event()
+    late = iter(around(loader, 1, worker_init_fn=lambda _: may_start.wait(60)))
+    received = []
+    for batch in loader:
+        received.append(batch.ids.tolist())
+        if len(received) == 3:
+            may_start.set()
+            with pytest.raises(hr.InvalidArgumentError, match="begin a new one"):
+                next(late)
+    assert received == planned(loader)
+    assert (loader.epoch, loader.state_dict()["batches"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("move", "first"),
+    [
+        (lambda loader, older: loader.set_epoch(3), 3 * BATCHES),
+        (lambda loader, older: loader.load_state_dict(loader.state_dict()), 2),
+        (lambda loader, older: take(older, 1), 3),
+        (lambda loader, older: take(iter(around(loader, 1)), 1), 3),
+    ],
+    ids=["set_epoch", "load_state_dict", "older loop", "younger loop"],
+)
+def test_a_loop_is_refused_where_the_loader_was_moved_before_its_workers_started(
+    loader: Any, move: Callable[[Any, Iterator[Any]], None], first: int
+) -> None:
+    may_start = multiprocessing.get_context("fork").Event()
+    older = iter(loader)
+    take(older, 2)
+    late = iter(around(loader, 2, worker_init_fn=lambda _: may_start.wait(60)))
+    move(loader, older)
+    may_start.set()
+    with pytest.raises(hr.InvalidArgumentError, match="begin a new one"):
+        next(late)
+    assert take(iter(around(loader, 2)), 2) == planned(loader, 4)[first : first + 2]
+
+
+def test_the_last_of_several_loops_that_were_begun_is_the_one_that_opens(loader: Any) -> None:
+    may_start = multiprocessing.get_context("fork").Event()
+    first, second = (iter(around(loader, 2, worker_init_fn=lambda _: may_start.wait(60))) for _ in range(2))
+    may_start.set()
+    with pytest.raises(hr.InvalidArgumentError, match="begin a new one"):
+        next(first)
+    assert take(second, BATCHES) == planned(loader)
+
+
 def test_bytes_are_read_once_for_all_workers(loader: Any, numbers: Path) -> None:
     def read_bytes(batches: Any, of: Any) -> float:
         before = of.stats()["store.received_bytes"]  # Of the index, which may be there already.

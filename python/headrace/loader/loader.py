@@ -215,6 +215,8 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
     def _recall(self) -> None:
         """Takes back what a reader has taken ahead. Whatever moves the position begins with this."""
         self._before = None
+        if self._relay is not None:
+            self._relay.note_moved()
         reader, self._reader = self._reader, None
         if reader is not None:
             reader._rewind()

@@ -45,6 +45,13 @@ _SOME_STATES = (
 _relays: weakref.WeakSet[Relay] = weakref.WeakSet()
 
 
+class _Standing(NamedTuple):
+    """Is another one as soon as anybody moves the loader or takes a batch from it."""
+
+    moves: int
+    batches: int
+
+
 class _Loop:
     """One loop of a DataLoader over its workers."""
 
@@ -87,6 +94,8 @@ class Group:
         self.channels: list[Channel] = []
         """By the number of the worker: that is how they are started."""
         self.loops: list[_Loop] = []
+        self.standings: list[_Standing | None] = []
+        """Where the loader stood when the training loop began each loop; None: that was refused."""
         self.refusal = Refusal()
         self.before: tuple[Deal, int] | None = None
         """What the batch that the training loop is about to get belongs to, and how many it got before."""
@@ -98,6 +107,7 @@ class Group:
     def prepare(self) -> None:
         """Before each loop, in the thread of the training loop."""
         self.error, self.refusal = "", self._check()
+        self.standings.append(None if self.refusal.always else self._relay.begin())
 
     def add(self) -> Channel:
         """For the next worker, before it starts."""
@@ -137,6 +147,7 @@ class Relay:
         self._loop: _Loop | None = None  # Which the loader's position belongs to.
         self._group: Group | None = None
         self._groups: list[Group] = []
+        self._moves = 0  # How often the loader's position was changed, or a loop over it begun.
         self._by_fd: dict[int, tuple[Group, int]] = {}
         self._poll = select.poll()
         self._is_running = False
@@ -149,6 +160,21 @@ class Relay:
         _relays.add(self)
 
     # --- The training loop's thread ---
+
+    def begin(self) -> _Standing:
+        """A loop is begun, which opens once its workers are there: until then nobody may move the loader."""
+        self._loader._recall()
+        return self._standing
+
+    def note_moved(self) -> None:
+        """The loader is about to be moved: from now on no loop opens that was begun before. Waits for one
+        that is being opened."""
+        with self._driving:
+            self._moves += 1
+
+    @property
+    def _standing(self) -> _Standing:
+        return _Standing(self._moves, self._loader._batches)
 
     def add(self, group: Group, channel: Channel) -> None:
         with self._books:
@@ -342,12 +368,15 @@ class Relay:
     def _open(self, group: Group, place: Start | None) -> None:
         """Begins the group's last loop: where the loader stands, or at a place."""
         loop, loader = group.loops[-1], self._loader
+        if group.standings[len(group.loops) - 1] != self._standing:
+            self._end(group, loop, message_of(InvalidArgumentError(_MOVED)))
+            return
         try:
             if place is not None:
                 loader.load_state_dict(json.loads(place.state))
                 if group.refusal.begins_epoch and loader.state_dict()["batches"]:
                     loader.reset(loader.epoch + 1)
-            iter(loader)  # What another loop has taken ahead is given back.
+            iter(loader)
         except Exception as error:
             self._end(group, loop, message_of(error))
             return
