@@ -37,34 +37,26 @@ def documented_metrics() -> dict[str, tuple[str, str]]:
 def test_every_metric_is_in_the_documentation(tmp_path: Path) -> None:
     (tmp_path / "bucket").mkdir()
     (tmp_path / "bucket" / "a.txt").write_bytes(b"x" * 100)
-    with (
-        sim.Server(tmp_path) as server,
-        hr.Store(
-            "s3://bucket",
-            endpoint=server.endpoint,
-            access_key=server.access_key,
-            secret_key=server.secret_key,
-        ) as remote,
-    ):
-        remote.get("a.txt")
-        seen = remote.metrics()
-    with (
-        hr.Loader(str(tmp_path / "bucket"), format="raw", batch_size=1, memory="16MiB") as loader,
-        hr.Store(
-            str(tmp_path / "bucket"),
-            cache=[
-                tmp_path / "cache",
-                "memcached://127.0.0.1:9?timeout=0.1",
-                {"url": "s3://hot", "endpoint": "http://127.0.0.1:9", "access_key": "a", "secret_key": "b"},
-            ],
-        ) as store,
-    ):
-        mapped = loader.map(lambda sample: sample)
-        list(mapped)
-        bytes(store.get("a.txt"))
-        seen = [*seen, *mapped.metrics(), *store.metrics()]
-        assert {m.name for m in loader.metrics()} | {"stall_seconds"} == set(loader.stats())
-        assert {m.name for m in mapped.metrics()} | {"stall_seconds"} == set(mapped.stats())
+    with sim.Server(tmp_path) as server:
+        where = {
+            "endpoint": server.endpoint,
+            "access_key": server.access_key,
+            "secret_key": server.secret_key,
+        }
+        hot = {"url": "s3://hot", "endpoint": "http://127.0.0.1:9", "access_key": "a", "secret_key": "b"}
+        tiers = [tmp_path / "cache", "memcached://127.0.0.1:9?timeout=0.1", hot]
+        with (
+            hr.Store("s3://bucket", **where) as remote,
+            hr.Loader(str(tmp_path / "bucket"), format="raw", batch_size=1, memory="16MiB") as loader,
+            hr.Store("s3://bucket", cache=tiers, **where) as store,
+        ):
+            remote.get("a.txt")
+            mapped = loader.map(lambda sample: sample)
+            list(mapped)
+            bytes(store.get("a.txt"))
+            seen = [*remote.metrics(), *mapped.metrics(), *store.metrics()]
+            assert {m.name for m in loader.metrics()} | {"stall_seconds"} == set(loader.stats())
+            assert {m.name for m in mapped.metrics()} | {"stall_seconds"} == set(mapped.stats())
     said = documented_metrics()
     assert {m.name: (m.kind, m.unit) for m in seen} == {m.name: said.get(m.name) for m in seen}
     assert not set(said) - {m.name for m in seen}, "documented, and not there"
