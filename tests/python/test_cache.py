@@ -356,7 +356,8 @@ def test_what_is_fetched_again_is_near_the_optimum(tmp_path: Path, order: str) -
     pack(root / "b", data_bytes=4000)
     options: dict[str, Any] = {"batch_size": 10, "order": order, "block_bytes": "64KiB", "memory": "128MiB"}
     with simulator.Server(str(root)) as server:
-        with hr.Loader("s3://b", **options, access_log=log, **where(server)) as loader:
+        nothing_kept = {"keep_in_memory": False, "access_log": log}  # As above a cache.
+        with hr.Loader("s3://b", **options, **nothing_kept, **where(server)) as loader:
             for _ in range(3):
                 batches(loader)
         gets = [json.loads(line) for line in log.read_text().splitlines()]
