@@ -71,7 +71,8 @@ def headrace_epochs(task: dict[str, Any]) -> Epoch:
         options = {}
     elif task["order"]:
         options["order"] = task["order"]
-    loader = hr.Loader(data, batch_size=BATCH, seed=SEED, **options)
+    # Above a cache nothing is kept in memory, so nor is it in the run that says what is read.
+    loader = hr.Loader(data, batch_size=BATCH, seed=SEED, keep_in_memory=False, **options)
 
     def run() -> int:
         count = sum(len(batch["tokens"]) for batch in loader)
