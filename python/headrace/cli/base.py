@@ -18,7 +18,7 @@ from headrace.store.repositories import split_repository
 from headrace.store.settings import ObjectSettings
 from headrace.store.store import Store
 from headrace.store.tiers import CACHE_OPTIONS
-from headrace.store.urls import without_secrets
+from headrace.store.urls import take_sas, without_secrets
 
 CANCELLED = 130
 
@@ -155,19 +155,8 @@ def local_file(text: str, name: str) -> str:
     return local_path(text)
 
 
-def is_azure(url: str) -> bool:
-    return url.partition("://")[0] in ("az", "azure", "abfs", "abfss", "wasb", "wasbs")
-
-
 _BLOB_HOSTS = (".blob.core.windows.net", ".blob.core.chinacloudapi.cn", ".blob.core.usgovcloudapi.net")
 """Ends of the names of hosts at which a container is the first part of the path."""
-
-
-def take_sas(url: str) -> tuple[str, str]:
-    """A URL of Azure's without its SAS, and that with its question mark; "" where there is none."""
-    before, _, query = url.rpartition("?")
-    has_sas = is_azure(url) and before and "sig=" in query and "sv=" in query
-    return (before, f"?{query}") if has_sas else (url, "")
 
 
 def is_web(url: str) -> bool:

@@ -6,10 +6,11 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 from headrace import _native
-from headrace.cli.base import Stores, data_on_stdout, is_azure, note, print_json, refuse_folder
+from headrace.cli.base import Stores, data_on_stdout, note, print_json, refuse_folder
 from headrace.cli.declare import DataWhere, Json, Names, VersionId, Where, argument, option
 from headrace.cli.find import named, need_one_for_version
 from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.store.urls import is_azure
 
 if TYPE_CHECKING:
     from headrace.store.store import Store

@@ -17,7 +17,7 @@ from headrace.sources.options import DatasetOptions, native_options
 from headrace.sources.splits import with_split
 from headrace.store.store import Store, open_native
 from headrace.store.tiers import parse_tiers
-from headrace.store.urls import local_path, named_objects, parent_and_key
+from headrace.store.urls import lies_inside, local_path, named_objects, parent_and_key
 
 __all__ = ["default_index_cache", "open_native_dataset", "open_root", "parse_block_bytes"]
 
@@ -104,9 +104,7 @@ def _read_object(root: str, key: str, memory: int | str, store_options: Mapping[
 def _refuse_cache_inside(url: str | os.PathLike[str], store_options: Mapping[str, Any]) -> None:
     """InvalidArgumentError for a cache whose files would be taken for those of a dataset in a directory."""
     cache, data = parse_tiers(store_options.get("cache")).directory, local_path(os.fspath(url))
-    if not cache or not data or not os.path.isdir(data):
-        return
-    if os.path.join(os.path.realpath(cache), "").startswith(os.path.join(os.path.realpath(data), "")):
+    if cache and data and os.path.isdir(data) and lies_inside(cache, data):
         raise InvalidArgumentError(
             f"cache {cache} lies inside of {data}, whose files are the data: its own would be among them. "
             "Give it a directory of its own"

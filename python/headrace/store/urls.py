@@ -17,9 +17,11 @@ from headrace.errors import InvalidArgumentError, NotFoundError, UnsupportedErro
 __all__ = [
     "absolute_url",
     "expand_urls",
+    "is_azure",
     "is_hidden",
     "is_pattern",
     "kept_url",
+    "lies_inside",
     "local_path",
     "named_objects",
     "parent_and_key",
@@ -28,6 +30,7 @@ __all__ = [
     "refuse_inside",
     "refuse_memory",
     "split_root",
+    "take_sas",
     "without_secrets",
 ]
 
@@ -371,31 +374,45 @@ def public_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
+def is_azure(url: str) -> bool:
+    return url.partition("://")[0].lower() in ("az", "azure", "abfs", "abfss", "wasb", "wasbs")
+
+
+def take_sas(url: str) -> tuple[str, str]:
+    """A URL of Azure's without its SAS, and that with its question mark; "" where there is none."""
+    before, _, query = url.rpartition("?")
+    has_sas = is_azure(url) and before and "sig=" in query and "sv=" in query
+    return (before, f"?{query}") if has_sas else (url, "")
+
+
 def kept_url(url: str) -> str:
     """What a URL, or the beginning of one, is as a cache names its objects: the scheme in lower case, no
     slash too many, of Azure no signature, and of the web, whose paths are the server's own, no user,
     password, query and fragment."""
+    url, _ = take_sas(url)
     scheme, mark, rest = url.partition("://")
     if not mark:
         return url
     if scheme.lower() in ("http", "https"):
         return scheme.lower() + mark + public_url(url).partition("://")[2]
-    if scheme.lower() in ("az", "azure", "abfs", "abfss", "wasb", "wasbs"):
-        place, _, query = rest.rpartition("?")
-        rest = place.rstrip("/") if "sig=" in query and "sv=" in query else rest  # As the store takes it off.
     bucket, slash, path = rest.partition("/")
     path = path.lstrip("/")
     return scheme.lower() + mark + bucket + slash + (path.rstrip("/") + "/" if path.endswith("/") else path)
 
 
-def refuse_inside(target: str, source: str) -> None:
-    """InvalidArgumentError when the target is the source or below it, however local paths are spelled."""
+def lies_inside(target: str, source: str) -> bool:
+    """Whether the target is the source or below it, however local paths are spelled."""
 
     def place(url: str) -> str:
         path = local_path(url)
         return (url if path is None else os.path.realpath(path)).rstrip("/") + "/"
 
-    if place(target).startswith(place(source)):
+    return place(target).startswith(place(source))
+
+
+def refuse_inside(target: str, source: str) -> None:
+    """InvalidArgumentError when the target is the source or below it, however local paths are spelled."""
+    if lies_inside(target, source):
         raise InvalidArgumentError(f"the target {target} lies inside the source {source}")
 
 
