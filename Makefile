@@ -52,7 +52,7 @@ test-cpp: build-test
 	@tests/with_servers $(CTEST) --test-dir build/test --progress
 
 test-python: build-test
-	@$(PY) tests/in_processes -j $(JOBS)
+	@$(PY) tests/in_processes -j $$(( $(JOBS) < 8 ? $(JOBS) : 8 ))
 
 check: ## The fast loop: format, lint, layers, types, build, unit tests
 	@tools/setup check test

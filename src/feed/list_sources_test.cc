@@ -283,6 +283,12 @@ Ids litdata_ids(const World& world, const RunWorld& run, std::uint32_t rank, std
   return World::of_rank(all, run, rank);
 }
 
+/// That an epoch begins in, and that it goes on in.
+std::pair<RunWorld, RunWorld> worlds_in_turn() {
+  return {{.world_size = 1, .workers = 2, .batch_size = kBatch},
+          {.world_size = 2, .workers = 1, .batch_size = kBatch}};
+}
+
 TEST(LitDataSource, DeliversLitDatasSequence) {
   World world;
   const RunWorld run{.world_size = 2, .workers = 2, .batch_size = kBatch};
@@ -307,10 +313,9 @@ TEST(LitDataSource, GoesOnWithTheSameSequenceInTheSameWorld) {
 
 TEST(LitDataSource, DealsOutTheRestInAnotherWorldAsLitDataDoes) {
   World world;
-  const RunWorld first{.world_size = 1, .workers = 2, .batch_size = kBatch};
+  const auto [first, second] = worlds_in_turn();
   auto begun = world.open(world.litdata(first), first);
   Ids ids = world.drain(*begun, 31);
-  const RunWorld second{.world_size = 2, .workers = 1, .batch_size = kBatch};
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     auto loader = world.open(world.litdata(second), second, rank);
     const Status loaded = loader->load_state(begun->state());
@@ -336,8 +341,7 @@ TEST(LitDataSource, DealsOutTheRestInAnotherWorldAsLitDataDoes) {
 
 TEST(LitDataSource, GoesOnInTheWorldThatTheEpochWasDealtOutFor) {
   World world;
-  const RunWorld first{.world_size = 1, .workers = 2, .batch_size = kBatch};
-  const RunWorld second{.world_size = 2, .workers = 1, .batch_size = kBatch};
+  const auto [first, second] = worlds_in_turn();
   auto begun = world.open(world.litdata(first), first);
   world.drain(*begun, 30);
   auto dealt = world.open(world.litdata(second), second);
@@ -539,8 +543,7 @@ TEST(ForeignState, IsRefusedByTheNameOfItsLoader) {
 
 TEST(LitDataSource, AStateOfTheOwnWorldForgetsWhatWasDealtOut) {
   World world;
-  const RunWorld first{.world_size = 1, .workers = 2, .batch_size = kBatch};
-  const RunWorld second{.world_size = 2, .workers = 1, .batch_size = kBatch};
+  const auto [first, second] = worlds_in_turn();
   auto begun = world.open(world.litdata(first), first);
   world.drain(*begun, 20);
   auto own = world.open(world.litdata(second), second);
@@ -560,8 +563,7 @@ TEST(LitDataSource, AStateOfTheOwnWorldForgetsWhatWasDealtOut) {
 
 TEST(LitDataSource, AnEpochBegunAnewForgetsWhatWasDealtOut) {
   World world;
-  const RunWorld first{.world_size = 1, .workers = 2, .batch_size = kBatch};
-  const RunWorld second{.world_size = 2, .workers = 1, .batch_size = kBatch};
+  const auto [first, second] = worlds_in_turn();
   auto begun = world.open(world.litdata(first), first);
   world.drain(*begun, 20);
   const Ids whole = world.drain(*world.open(world.litdata(second), second));

@@ -27,6 +27,7 @@ std::string iso_date(std::int64_t seconds) {
 std::string token_of(const Listing& page) { return to_hex(std::as_bytes(std::span(page.last))); }
 
 bool read_token(std::string_view token, ListQuery& query) {
+  if (token.empty()) return false;
   std::string escaped;
   for (std::size_t i = 0; i < token.size(); i += 2) {
     escaped += '%';

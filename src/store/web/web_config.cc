@@ -8,6 +8,7 @@
 #include <cctype>
 
 #include "base/base64.h"
+#include "http/fields.h"
 #include "http/uri.h"
 
 namespace headrace::web {
@@ -20,14 +21,25 @@ bool has_unsafe_byte(std::string_view text) noexcept {
   return false;
 }
 
+std::vector<std::string_view> parameters_of(std::string_view query) {
+  std::vector<std::string_view> parameters;
+  while (!query.empty()) {
+    parameters.push_back(query.substr(0, query.find('&')));
+    query.remove_prefix(std::min(parameters.back().size() + 1, query.size()));
+  }
+  return parameters;
+}
+
+std::string_view name_of(std::string_view parameter) noexcept {
+  return parameter.substr(0, parameter.find('='));
+}
+
 /// The parameters of a query that let their bearer in: signatures of S3, Google and Azure, tokens,
 /// keys.
 std::vector<std::string> secrets_of(std::string_view query) {
   std::vector<std::string> secrets;
-  while (!query.empty()) {
-    const std::string_view parameter = query.substr(0, query.find('&'));
-    query.remove_prefix(std::min(parameter.size() + 1, query.size()));
-    std::string name(parameter.substr(0, parameter.find('=')));
+  for (const std::string_view parameter : parameters_of(query)) {
+    std::string name(name_of(parameter));
     for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     const bool is_secret =
         name == "sig" || name == "key" || name == "apikey" || name == "auth" ||
@@ -36,10 +48,6 @@ std::vector<std::string> secrets_of(std::string_view query) {
     if (is_secret && name.size() < parameter.size()) secrets.emplace_back(parameter);
   }
   return secrets;
-}
-
-std::string_view name_of(std::string_view parameter) noexcept {
-  return parameter.substr(0, parameter.find('='));
 }
 
 /// Parameters of signed URLs that say who may read and until when, and not what: each signing makes
@@ -74,10 +82,7 @@ bool is_of_signing(std::string_view parameter) noexcept {
                                  "scid"};
   const std::string_view name = name_of(parameter);
   const auto begins = [&](std::string_view text) {
-    return name.size() >= text.size() &&
-           std::equal(text.begin(), text.end(), name.begin(), [](char a, char b) {
-             return a == std::tolower(static_cast<unsigned char>(b));
-           });
+    return http::equals_ignoring_case(name.substr(0, text.size()), text);
   };
   return begins("x-amz-") || begins("x-goog-") ||
          std::find(kNames.begin(), kNames.end(), name) != kNames.end();
@@ -88,9 +93,7 @@ std::string variant_of(const WebConfig& config, const std::string& user) {
   const bool is_signed =
       std::any_of(config.signatures.begin(), config.signatures.end(), is_of_signing);
   std::string asked = user;
-  for (std::string_view query = config.query; !query.empty();) {
-    const std::string_view parameter = query.substr(0, query.find('&'));
-    query.remove_prefix(std::min(parameter.size() + 1, query.size()));
+  for (const std::string_view parameter : parameters_of(config.query)) {
     if (!is_signed || !is_of_signing(parameter)) asked += "&" + std::string(parameter);
   }
   if (asked.empty()) return {};
