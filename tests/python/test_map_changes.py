@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from pathlib import Path
@@ -84,6 +85,29 @@ def test_set_epoch_and_leaving_loops_keep_to_the_loaders_rules(few_numbers: Path
         with pytest.raises(hr.InvalidArgumentError, match="set_epoch"):
             m.set_epoch(5)
         assert [batch.ids.tolist() for batch in m] == [batch.ids.tolist() for batch in plain]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_set_epoch_stays_at_a_state_while_no_batch_was_delivered(few_numbers: Path, workers: int) -> None:
+    is_failing = True
+
+    def fail_at_first(batch: Any) -> Any:
+        if is_failing:
+            raise LookupError("once")
+        return batch
+
+    with open_loader(few_numbers) as plain:
+        list(itertools.islice(plain, 3))
+        state, expected = plain.state_dict(), next(iter(plain)).ids.tolist()
+    with open_loader(few_numbers).map(fail_at_first, per="batch", workers=workers, where="thread") as m:
+        m.load_state_dict(state)
+        with pytest.raises(LookupError):
+            next(iter(m))
+        m.set_epoch(0)
+        is_failing = False
+        assert next(iter(m)).ids.tolist() == expected
+        m.set_epoch(0)
+        assert m.state_dict()["batches"] == 0
 
 
 @pytest.mark.parametrize("workers", [0, 1])

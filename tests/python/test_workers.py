@@ -263,6 +263,38 @@ def test_the_last_of_several_loops_that_were_begun_is_the_one_that_opens(loader:
     assert take(second, BATCHES) == planned(loader)
 
 
+def test_batches_that_were_only_taken_ahead_do_not_move_the_loader_from_a_state(
+    loader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """set_epoch() stays where a state has put the loader until a batch was received."""
+    is_dealt = threading.Event()
+    deal_out = Relay._deal_out
+
+    def deal_out_and_tell(relay: Relay) -> None:
+        deal_out(relay)
+        if relay._deal is not None and relay._deal.is_ahead:
+            is_dealt.set()
+
+    monkeypatch.setattr(Relay, "_deal_out", deal_out_and_tell)
+    take(iter(loader), 5)
+    loader.load_state_dict(loader.state_dict())
+    batches = iter(around(loader, 1))
+    assert is_dealt.wait(60)
+    loader.set_epoch(0)
+    assert take(batches, 1) == planned(loader)[5:6], "the loop goes on, as one without workers"
+    loader.load_state_dict({**loader.state_dict()})
+    is_dealt.clear()
+    batches = iter(around(loader, 1))
+    assert is_dealt.wait(60)
+    del batches
+    assert take(iter(loader), 0) == []  # What is ahead is given back.
+    with pytest.raises(hr.InvalidArgumentError, match="load_state_dict"):
+        loader.set_epoch(1)
+    take(iter(around(loader, 1)), 1)
+    loader.set_epoch(0)
+    assert loader.state_dict()["batches"] == 0
+
+
 def test_bytes_are_read_once_for_all_workers(loader: Any, numbers: Path) -> None:
     def read_bytes(batches: Any, of: Any) -> float:
         before = of.stats()["store.received_bytes"]  # Of the index, which may be there already.

@@ -190,12 +190,12 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             opened.pop_all()
         self._has_warned = self._has_told_empty = self._has_told_memory = self._has_told_pins = False
         self._batches = 0
-        # State and _is_placed before the batch that was taken last; None: the position was moved since.
+        # State and _was_placed before the batch that was taken last; None: the position was moved since.
         self._before: tuple[_native.LoaderState, bool] | None = None
         self._sharing: tuple[_native.Loader, int, int] | None = None  # Engine, wanted, granted.
         self._is_given_rank = self._is_final_rank = chosen_rank is not None
         self._loaded: str | None = None  # State to go on from, while the rank may change.
-        self._is_placed = False  # load_state_dict() chose the position, and no batch was taken since.
+        self._was_placed = False  # load_state_dict() chose the position, and no batch was taken since.
         self._is_changed = False  # Its order may be another than that of a first run.
         self._history = History()
         self._history.stores = source.part_stores
@@ -362,7 +362,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
 
     def _taken_by(self, take: Callable[[], Any], convert: Callable[[Any], Any] | None) -> Any:
         # Python runs signal handlers behind calls of C, so behind take() too: none may be behind the `try`.
-        self._before = self._native.state_later(), self._is_placed
+        self._before = self._native.state_later(), self._was_placed
         try:
             batch = take()
             self._note(batch)
@@ -377,12 +377,12 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         before, self._before = self._before, None
         if before is None or self.closed:
             return
-        state, self._is_placed = before
+        state, self._was_placed = before
         if self._native.state() != state.text():
             self._native.load_state(state.text())
 
     def _note(self, batch: Batch | TakenBatch | None) -> None:
-        self._is_placed = False
+        self._was_placed = False
         if batch is not None and batch.replaced and not self._has_warned:
             self._warn()
         self._history.after_batch(self._native, is_last=batch is None)
@@ -484,6 +484,12 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         return self._native.epoch if reader is None else reader.epoch
 
     @property
+    def _is_placed(self) -> bool:
+        """Whether load_state_dict() chose the position, and no batch was delivered since."""
+        reader = self._reader_ahead
+        return self._was_placed if reader is None else reader._is_placed
+
+    @property
     def _has_ended(self) -> bool:
         """From this rank's last batch of an epoch on."""
         return self._native.has_taken_all
@@ -533,7 +539,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         self._follow_rank()
         text = json.dumps(dict(state))
         self._native.load_state(text)
-        self._loaded, self._is_placed = None if self._is_final_rank else text, True
+        self._loaded, self._was_placed = None if self._is_final_rank else text, True
         self._is_changed = True
 
     def set_epoch(self, epoch: int) -> None:
@@ -557,7 +563,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         """See :meth:`Epochs.reset`."""
         self._recall()
         self._seek(self._epoch_to_begin if epoch is None else whole_number("epoch", epoch, 64), 0)
-        self._is_placed = False
+        self._was_placed = False
 
     def _seek(self, epoch: int, batch: int) -> None:
         """Goes to the beginning of a global batch of an epoch; where it stands there already, what was read

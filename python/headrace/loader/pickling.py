@@ -52,7 +52,7 @@ def reopen_loader(recipe: Recipe, state: Mapping[str, Any] | None, is_placed: bo
             )
         if state is not None:
             loader.load_state_dict(state)
-        loader._is_placed = is_placed
+        loader._was_placed = is_placed
     except BaseException:
         loader.close()
         raise

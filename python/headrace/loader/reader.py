@@ -15,6 +15,10 @@ class Reader(Protocol):
         """Whether the loader stands behind what was delivered."""
 
     @property
+    def _is_placed(self) -> bool:
+        """See :class:`Loader`."""
+
+    @property
     def batches_left(self) -> int: ...
 
     @property

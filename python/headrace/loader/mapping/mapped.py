@@ -15,7 +15,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.base import live
 from headrace.base.metrics import stats_of
@@ -44,6 +44,14 @@ __all__ = ["MappedLoader"]
 _MOST_BAD = 1000
 # Between two looks at the loader while a worker is waited for. A look costs some microseconds.
 _SLICE_SECONDS = 0.002
+
+
+class _Standing(NamedTuple):
+    """Where the loader stood."""
+
+    state: _native.LoaderState
+    is_placed: bool = False
+    """See :class:`headrace.Loader`."""
 
 
 class MappedLoader(Mappable["MappedLoader"], Facade):
@@ -77,8 +85,8 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         self._executor: Executor | None = None
         self._ahead: deque[Ahead] = deque()
         self._outcome_ahead: Outcome | None = None  # Of the first of those ahead, if it was asked for.
-        self._state: _native.LoaderState | None = None  # Before the first of those ahead.
-        self._before: _native.LoaderState | None = None  # Before the batch that was delivered last.
+        self._state: _Standing | None = None  # Before the first of those ahead.
+        self._before: _Standing | None = None  # Before the batch that was delivered last.
         self._engine: _native.Loader | None = None  # That the executor was made for.
         self._source_error: Exception | None = None  # Comes behind those ahead.
         self._failure: tuple[int, BaseException] | None = None  # Of the first one ahead, by its task.
@@ -182,7 +190,7 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
             raise CancelledError("the loader was closed while a batch was waited for") from found
         return found
 
-    def _unread(self, before: _native.LoaderState | None) -> None:
+    def _unread(self, before: _Standing | None) -> None:
         """Goes back to ``before``, where that is what the last batch was delivered from: the loop could not
         have it, so it comes again."""
         if before is None:
@@ -213,9 +221,11 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
             if not outcome.is_empty:
                 if self._may_skip:
                     state = self._skip_empty(state)
-                self._before, self._state = self._state, state  # Last: then it counts as delivered.
+                # Last: then it counts as delivered.
+                self._before, self._state = self._state, _Standing(state)
                 return outcome
-            self._state = state
+            assert self._state is not None
+            self._state = _Standing(state, self._state.is_placed)
 
     def _note(self, done: Done) -> None:
         """The first one ahead is done, and under way no more."""
@@ -262,7 +272,7 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
             loader._recall()
             if self._engine is not loader._native:
                 self._end_executor()  # Its workers know the columns of another.
-            self._state = loader._native.state_later()
+            self._state = _Standing(loader._native.state_later(), loader._was_placed)
             loader._reader = self
         loader._history.beside = self._meter.waits
         if loader._progress is not None:
@@ -329,7 +339,8 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         self._source_error = self._failure = None
         if not self.closed:
             assert self._state is not None
-            self._loader._native.load_state(self._state.text())
+            self._loader._native.load_state(self._state.state.text())
+            self._loader._was_placed = self._state.is_placed
 
     def _describe(self, head: Ahead, failure: Failure | None) -> str:
         """What was done, to which sample, for messages."""
@@ -391,7 +402,7 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         """See :meth:`headrace.Loader.state_dict`: counts what the training loop received from here."""
         if self._is_ahead:
             assert self._state is not None
-            state: dict[str, Any] = json.loads(self._state.text())
+            state: dict[str, Any] = json.loads(self._state.state.text())
             return state
         return self._loader.state_dict()
 
@@ -458,6 +469,9 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
 
     @property
     def _is_placed(self) -> bool:
+        if self._is_ahead:
+            assert self._state is not None
+            return self._state.is_placed
         return self._loader._is_placed
 
     def _stands_at(self, batch: int) -> bool:

@@ -48,7 +48,7 @@ class Deal:
     """
 
     def __init__(self, workers: int, first: int, state: str) -> None:
-        self.workers = workers
+        self.workers, self.first = workers, first
         self.dealt = self.delivered = first
         self.credits = [1] * workers
         """Batches that each worker may still be sent: one more than it has asked for, so that a worker that

@@ -58,12 +58,19 @@ class _Loop:
     def __init__(self) -> None:
         self.deal: Deal | None = None
         """None until it is known where the loop begins, or where it cannot."""
+        self.was_placed = False
+        """Whether load_state_dict() chose where it begins."""
         self.batches_left = 0
         """Of the epoch, behind what was dealt."""
         self.starts: dict[int, Start] = {}
         """Of workers that go on where their own states say."""
         self.last_word: dict[str, Any] | None = None
         """What each worker gets behind the last batch: the end, or an error."""
+
+    @property
+    def is_placed(self) -> bool:
+        """And nothing was delivered."""
+        return self.was_placed and self.deal is not None and self.deal.delivered == self.deal.first
 
 
 class Refusal(NamedTuple):
@@ -227,6 +234,12 @@ class Relay:
     def _is_ahead(self) -> bool:
         return self._deal is not None  # Till its end, also where all is delivered.
 
+    @property
+    def _is_placed(self) -> bool:
+        with self._books:
+            loop = self._loop
+            return loop is not None and loop.is_placed
+
     def state_dict(self) -> dict[str, Any]:
         with self._books:
             text = self._loader._native.state() if self._deal is None else self._deal.state
@@ -254,6 +267,7 @@ class Relay:
                 return
             if loop.deal.is_ahead and not self._loader.closed:
                 self._loader._native.load_state(loop.deal.state)
+                self._loader._was_placed = loop.is_placed
             self._end(group, loop, message_of(InvalidArgumentError(_MOVED)))
 
     # --- The relay's own thread ---
@@ -382,7 +396,7 @@ class Relay:
             return
         with self._books:
             loop.deal = Deal(group.workers, 0 if place is None else place.next, loader._native.state())
-            loop.batches_left = loader._native.batches_left
+            loop.batches_left, loop.was_placed = loader._native.batches_left, loader._was_placed
             self._loop, self._group, loader._reader = loop, group, self
 
     def _deal_out(self) -> None:
