@@ -87,6 +87,19 @@ def test_set_epoch_and_leaving_loops_keep_to_the_loaders_rules(few_numbers: Path
         assert [batch.ids.tolist() for batch in m] == [batch.ids.tolist() for batch in plain]
 
 
+@pytest.mark.parametrize(("workers", "where"), [(0, "thread"), (2, "thread"), (1, "process")])
+def test_plain_and_mapped_loops_of_a_loader_take_turns(few_numbers: Path, workers: int, where: Any) -> None:
+    with open_loader(few_numbers) as plain:
+        expected = [batch.ids.tolist() for batch in plain]
+        plain.reset(0)
+        mapped = plain.map(functions.as_is, per="batch", workers=workers, where=where)
+        loops = [iter(plain), iter(mapped)]
+        found = [next(loops[turn % 2]).ids.tolist() for turn in range(6)]
+        assert found == expected[:6]
+        assert plain.state_dict()["batches"] == 6
+        assert [batch.ids.tolist() for batch in loops[0]] == expected[6:]
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_set_epoch_stays_at_a_state_while_no_batch_was_delivered(few_numbers: Path, workers: int) -> None:
     is_failing = True

@@ -254,6 +254,18 @@ def test_a_loop_is_refused_where_the_loader_was_moved_before_its_workers_started
     assert take(iter(around(loader, 2)), 2) == planned(loader, 4)[first : first + 2]
 
 
+def test_an_older_plain_loop_goes_on_behind_what_was_received(loader: Any) -> None:
+    """And ends the younger one, which would lack what the older one takes."""
+    older = iter(loader)
+    take(older, 2)
+    younger = iter(around(loader, 2))
+    assert take(younger, 3) == planned(loader)[2:5]
+    assert take(older, 2) == planned(loader)[5:7]
+    with pytest.raises(hr.InvalidArgumentError, match="begin a new one"):
+        take(younger, 100)
+    assert take(older, 100) == planned(loader)[7:]
+
+
 def test_the_last_of_several_loops_that_were_begun_is_the_one_that_opens(loader: Any) -> None:
     may_start = multiprocessing.get_context("fork").Event()
     first, second = (iter(around(loader, 2, worker_init_fn=lambda _: may_start.wait(60))) for _ in range(2))

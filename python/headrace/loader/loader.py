@@ -350,7 +350,16 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
 
     def _next(self, convert: Callable[[Any], Any] | None = None) -> Any:
         """The next batch, or what ``convert`` makes of it; None at the end of the epoch. Where anything is
-        raised, it was not received, and comes again."""
+        raised, it was not received, and comes again.
+
+        What another loop has taken ahead comes first: it was given to nobody.
+        """
+        if self._reader is not None or self._relay is not None:
+            self._recall()
+        return self._read(convert)
+
+    def _read(self, convert: Callable[[Any], Any] | None = None) -> Any:
+        """:meth:`_next` for a reader, which hands the batches on."""
         if self._sharing is not None:
             self._end_sharing()
         return self._taken_by(self._native.next, convert)  # add_source() may change it within a loop.

@@ -56,7 +56,7 @@ class Executor(Protocol):
 
 def next_of(loader: Loader, number: int) -> tuple[Batch, Ahead] | None:
     """A loader's next batch, to become a task of this number."""
-    batch = loader._next()
+    batch = loader._read()
     if batch is None:
         return None
     state = loader._native.state_later()

@@ -411,7 +411,7 @@ class Relay:
             if channel.is_closed or channel.begun < len(group.loops):
                 return
             try:
-                batch = self._loader._next()
+                batch = self._loader._read()
             except Exception as error:
                 self._end(group, loop, message_of(error))
                 return
