@@ -25,6 +25,7 @@
 #include "base/check.h"
 #include "base/mutex.h"
 #include "headrace/memory.h"
+#include "mem/address_region.h"
 #include "mem/page_toucher.h"
 #include "mem/shared_file.h"
 #include "mem/size_class.h"
@@ -36,6 +37,7 @@ using mem::class_of;
 using mem::class_pitch_bytes;
 using mem::kClassCount;
 using mem::kHugePageBytes;
+using mem::map_aligned;
 using mem::span_bytes;
 
 constexpr std::uint64_t kSmallestLimitBytes = 64 << 10;
@@ -75,21 +77,6 @@ struct HeldSlab {
   std::uint32_t hold_count = 0;
   bool is_orphan = false;
 };
-
-/// Accessible addresses that begin on a huge page; null when the system refuses. NORESERVE: nothing
-/// is counted as memory before it is touched, where overcommit is on.
-std::byte* map_aligned(std::uint64_t size_bytes) noexcept {
-  const std::uint64_t mapped_bytes = size_bytes + kHugePageBytes;
-  void* const at = ::mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED) return nullptr;
-  const auto address = reinterpret_cast<std::uintptr_t>(at);
-  const std::uint64_t lead = (kHugePageBytes - address % kHugePageBytes) % kHugePageBytes;
-  std::byte* const base = static_cast<std::byte*>(at) + lead;
-  if (lead > 0) ::munmap(at, lead);
-  if (lead < kHugePageBytes) ::munmap(base + size_bytes, kHugePageBytes - lead);
-  return base;
-}
 
 /// Mapped by itself, not in a span.
 bool is_single(std::uint32_t index) noexcept {
@@ -358,15 +345,14 @@ class PoolImpl final : public SlabPool {
 
   /// A slab of 2 MiB or more, mapped by itself; null when the system refuses.
   std::byte* take_huge(std::uint32_t index) HEADRACE_REQUIRES(mutex_) {
-    std::byte* const base = map_aligned(class_pitch_bytes(index));
+    const std::uint64_t pitch_bytes = class_pitch_bytes(index);
+    std::byte* const base = region_.take(pitch_bytes);
     if (base == nullptr) return nullptr;
     // 2.5, 3, 3.5, 5 and 7 MiB: huge pages for what they cover completely, small ones for the
     // rest.
     const std::uint64_t huge_bytes = class_bytes(index) / kHugePageBytes * kHugePageBytes;
-    static_cast<void>(::madvise(base, huge_bytes, MADV_HUGEPAGE));
-    if (huge_bytes < class_pitch_bytes(index)) {
-      static_cast<void>(
-          ::madvise(base + huge_bytes, class_pitch_bytes(index) - huge_bytes, MADV_NOHUGEPAGE));
+    if (huge_bytes < pitch_bytes) {
+      static_cast<void>(::madvise(base + huge_bytes, pitch_bytes - huge_bytes, MADV_NOHUGEPAGE));
     }
     expect(classes_[index], 1);
     return base;
@@ -442,6 +428,7 @@ class PoolImpl final : public SlabPool {
   std::condition_variable room_;
   mem::SharedFile shared_ HEADRACE_GUARDED_BY(mutex_);
   mem::PageToucher toucher_;
+  mem::AddressRegion region_ HEADRACE_GUARDED_BY(mutex_);  ///< Of slabs that are mapped singly.
   std::array<SizeClass, kAllClassCount> classes_ HEADRACE_GUARDED_BY(mutex_);
   std::map<std::byte*, Span> spans_ HEADRACE_GUARDED_BY(mutex_);     ///< By their base.
   std::map<std::byte*, HeldSlab> held_ HEADRACE_GUARDED_BY(mutex_);  ///< By their base.
