@@ -57,7 +57,7 @@ Status CacheDirectory::check_readable() const {
 
 Fd CacheDirectory::open_extent(const ExtentName& extent) const {
   const std::string path = extent_path(extent);
-  return Fd(::openat(root_.get(), path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  return Fd(::openat(root_.get(), path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
 }
 
 Result<bool> CacheDirectory::unlink_extent(const ExtentName& extent) {

@@ -1,6 +1,7 @@
 // The cache against stores that count, misbehave and change, and against damage to its files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -477,6 +478,18 @@ TEST_F(CacheStore, DamageIsSeenCountedAndMadeGood) {
     EXPECT_EQ(fetched_->load(), before + kMiB);
   }
   EXPECT_EQ(metric(*cache, "cache.corrupt"), 4);
+}
+
+TEST_F(CacheStore, APipeInAFilesPlaceHoldsNobodyUp) {
+  put("a", content(kMiB, 1));
+  const auto cache = open_cache();
+  const auto store = wrap(cache);
+  expect_read(*store, "a", 0, kMiB);
+  cache->flush();
+  const std::filesystem::path file = files().front();
+  std::filesystem::remove(file);
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  expect_read(*store, "a", 0, kMiB);
 }
 
 TEST_F(CacheStore, FilesOfOthersSwappedAreSeen) {

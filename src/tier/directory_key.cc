@@ -29,7 +29,7 @@ constexpr std::size_t kIdDigits = 2 * SealKey::kIdBytes;
 
 /// Nullopt: there is none.
 Result<std::optional<std::string>> read_id(int root) {
-  const Fd file(::openat(root, kFile, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const Fd file(::openat(root, kFile, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file && errno == ENOENT) return std::optional<std::string>();
   if (!file) return errno_status(errno, "reading which key it is encrypted under");
   std::array<char, kBefore.size() + kIdDigits + 2> content{};

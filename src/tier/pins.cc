@@ -45,7 +45,7 @@ std::string name_of(std::string_view url_prefix) {
 }
 
 Result<std::string> read_text(int directory, const char* name) {
-  const Fd file(::openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const Fd file(::openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file) return errno_status(errno, "cache: reading a pin");
   std::string text(kLongest, '\0');
   const std::int64_t count = read_at(file.get(), 0, std::as_writable_bytes(std::span(text)));
@@ -139,7 +139,7 @@ bool Pins::covers(const ExtentName& extent) {
   if (prefixes_.empty()) return false;
   if (const auto known = known_.find(extent.object); known != known_.end()) return known->second;
   const std::string path = bucket_name(bucket_of(extent.object)) + "/" + file_name(extent);
-  const Fd file(::openat(root_, path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const Fd file(::openat(root_, path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file) return false;
   auto info = read_info(file.get(), &extent);
   if (!info) return false;

@@ -403,6 +403,21 @@ def test_files_of_this_machine_have_no_cache_of_a_cluster(tmp_path: Path) -> Non
         hr.Dataset(tmp_path / "data", cache="memcached://127.0.0.1:1")
 
 
+def test_the_home_directory_may_be_named_as_in_a_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x.txt").write_text("x")
+    with hr.Store(tmp_path / "data", cache="~/cache:1GiB") as store:
+        store.get("x.txt")
+    hr.Cache("~/cache")._native.flush()
+    assert hr.Cache(tmp_path / "home" / "cache").usage().extents == 1
+    assert not list((tmp_path / "work").iterdir())
+
+
 def test_another_directory_of_the_same_relative_path_is_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

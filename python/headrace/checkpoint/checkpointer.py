@@ -162,7 +162,7 @@ class Checkpointer(live.Closing):
         )
         url = absolute_url(url)
         if local is not None:
-            local = absolute_url(local)
+            local = absolute_url(os.path.expanduser(local))
             _check_local(local, url)
         key = read_key(encryption_key)
         self._far = self._place = Place(Store(url, memory=memory, **options), key)

@@ -10,7 +10,7 @@ from headrace import _native
 from headrace.base.units import parse_bytes
 from headrace.errors import NotFoundError
 from headrace.store.tiers import parse_tiers
-from headrace.store.urls import kept_url
+from headrace.store.urls import kept_url, lasting_path
 
 
 class CachedExtent(NamedTuple):
@@ -57,7 +57,7 @@ class Cache:
         key: str | None = None,
         share: str | None = None,
     ) -> None:
-        self.directory = os.path.abspath(directory)
+        self.directory = lasting_path(directory)
         if not create and not os.path.isdir(os.path.join(self.directory, "v1")):
             raise NotFoundError(f"{self.directory}: no cache there; cache= of a Loader or Store makes one")
         tiers = parse_tiers({"directory": self.directory, "limit": limit}, cache_key=key, cache_share=share)

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from headrace.base.secrets import without_secrets
 from headrace.base.units import parse_bytes
 from headrace.errors import InvalidArgumentError
+from headrace.store.urls import lasting_path
 
 __all__ = ["CACHE_OPTIONS", "CacheChoice", "Tiers", "key_environment", "parse_tiers", "profile_environment"]
 
@@ -200,7 +201,7 @@ def _parse_mapping(tier: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def _directory(path: str | os.PathLike[str], limit: int | str | None) -> tuple[str, dict[str, Any]]:
     limit_bytes = 0 if limit is None else parse_bytes(limit, "limit of the cache")
-    return "directory", {"directory": os.path.abspath(path), "limit_bytes": limit_bytes}
+    return "directory", {"directory": lasting_path(path), "limit_bytes": limit_bytes}
 
 
 def _parse_url(url: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -21,6 +21,7 @@ __all__ = [
     "is_hidden",
     "is_pattern",
     "kept_url",
+    "lasting_path",
     "lies_inside",
     "local_path",
     "named_objects",
@@ -357,6 +358,12 @@ def local_path(url: str) -> str | None:
     if not slash or host not in ("", "localhost"):
         raise InvalidArgumentError(f"{url}: a file URL has three slashes, as file:///data/x")
     return f"/{path}"
+
+
+def lasting_path(directory: str | os.PathLike[str]) -> str:
+    """A directory to write to, wherever the process works later. "~" is the home directory, as a shell has it:
+    else a directory of that name would come to be, and be filled."""
+    return os.path.abspath(os.path.expanduser(directory))
 
 
 def absolute_url(url: str | os.PathLike[str]) -> str:
