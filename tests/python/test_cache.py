@@ -223,6 +223,7 @@ def test_errors_say_what_to_do(root: Path, tmp_path: Path) -> None:
         hr.Store(root, cache_limit="1GB")
     with pytest.raises(hr.InvalidArgumentError, match="cache_limit"):
         hr.Store(root, cache=tmp_path / "cache", cache_limit="much")
+    (tmp_path / "typo" / "v1").mkdir(parents=True)
     with pytest.raises(hr.NotFoundError, match="no cache there"):
         hr.Cache(tmp_path / "typo")
     (tmp_path / "file").write_text("")

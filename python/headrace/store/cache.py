@@ -58,7 +58,8 @@ class Cache:
         share: str | None = None,
     ) -> None:
         self.directory = lasting_path(directory)
-        if not create and not os.path.isdir(os.path.join(self.directory, "v1")):
+        # Not "v1" alone: others have folders of that name, which opening would make a cache of.
+        if not create and not os.path.isfile(os.path.join(self.directory, "v1", "ledger")):
             raise NotFoundError(f"{self.directory}: no cache there; cache= of a Loader or Store makes one")
         tiers = parse_tiers({"directory": self.directory, "limit": limit}, cache_key=key, cache_share=share)
         self._key = tiers.key

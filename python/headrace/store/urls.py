@@ -361,7 +361,7 @@ def local_path(url: str) -> str | None:
 
 
 def lasting_path(directory: str | os.PathLike[str]) -> str:
-    """A directory to write to, wherever the process works later. "~" is the home directory, as a shell has it:
+    """A directory to write to, wherever the process works later. "~" is the home directory, as in a shell:
     else a directory of that name would come to be, and be filled."""
     return os.path.abspath(os.path.expanduser(directory))
 
