@@ -372,6 +372,22 @@ def test_versions_are_remembered_for_a_second() -> None:
     assert len(versions._known) == 4096
 
 
+@pytest.mark.parametrize("forget", ["forget", "forget_below"])
+def test_a_version_that_was_written_over_while_it_was_asked_for_is_not_remembered(forget: str) -> None:
+    sizes = [1]
+
+    def head(key: str) -> hr.ObjectInfo:
+        info = hr.ObjectInfo(key=key, size=sizes[-1])
+        if len(sizes) == 1:  # Another thread writes it meanwhile.
+            sizes.append(2)
+            getattr(versions, forget)("k")
+        return info
+
+    versions = Versions(head)
+    versions.get("k")
+    assert versions.get("k").size == 2
+
+
 def test_small_files_are_one_request_and_large_ones_go_in_parts(fs: Any, s3: simulator.Server) -> None:
     data = os.urandom(MIB) * 40
     with fs.open("b/small", "wb") as file:

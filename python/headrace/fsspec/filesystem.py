@@ -600,7 +600,8 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
             if mode == "create":
                 raise FileExistsError(f"{path}: exists") from error
             raise
-        self.forget(path)
+        finally:
+            self.forget(path)
 
     def touch(self, path: str, truncate: bool = True, **_: Any) -> None:
         """Makes an empty object. With ``truncate=False`` one that exists is an UnsupportedError: its time
@@ -716,7 +717,10 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         if not source.exists(key):
             return False
         job = _native.CopyJob(source._native, target._native, [(key, to, False, 0, "")], {})
-        job.run()
+        try:
+            job.run()
+        finally:
+            self.forget(path2)
         for failed, code, message in job.failures():
             raise error_of(code, f"{failed}: {message}")
         return True
@@ -724,8 +728,10 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
     def rm_file(self, path: str, **_: Any) -> None:
         """Deletes one object; a missing one is no error, as with every store."""
         store, key = self.locate(path)
-        store.delete(key)
-        self.forget(path)
+        try:
+            store.delete(key)
+        finally:
+            self.forget(path)
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None, **_: Any) -> None:
         """Deletes objects, many in one request. With ``recursive`` nothing to delete is a NotFoundError."""
@@ -743,9 +749,11 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
             keys.setdefault(place.root, {})[place.key] = None
         for root, of_root in keys.items():
             opened = self._stores.get(root)
-            for key in of_root:
-                opened.versions.forget(key)
-            failures = opened.store.delete_many(of_root)
+            try:
+                failures = opened.store.delete_many(of_root)
+            finally:
+                for key in of_root:
+                    opened.versions.forget(key)
             if failures:
                 raise failures[0][1]
 

@@ -82,8 +82,10 @@ def _delete(fs: HeadraceFileSystem, copied: list[Copied]) -> list[Exception]:
     def remove(batch: tuple[Opened, list[tuple[str, str]]]) -> list[tuple[str, Exception]]:
         opened, found = batch
         keys = [key for key, _ in found]
-        for key in keys:
-            opened.versions.forget(key)
-        return _native.remove_copied(opened.store._native, keys, [version for _, version in found])
+        try:
+            return _native.remove_copied(opened.store._native, keys, [version for _, version in found])
+        finally:
+            for key in keys:
+                opened.versions.forget(key)
 
     return [error for failures in for_each(remove, batches) for _, error in failures]

@@ -24,6 +24,7 @@ class Versions:
         self._head = head
         self._now = now
         self._known: OrderedDict[str, tuple[float, ObjectInfo]] = OrderedDict()
+        self._forgotten = object()  # Another one after each that was forgotten.
 
     def get(self, key: str) -> ObjectInfo:
         found = self._known.get(key)
@@ -33,7 +34,10 @@ class Versions:
 
     def ask(self, key: str) -> ObjectInfo:
         """What the store says now."""
+        before = self._forgotten
         info = self._head(key)
+        if self._forgotten is not before:
+            return info  # Perhaps this one, which was written meanwhile.
         self._known[key] = (self._now(), info)
         while len(self._known) > MOST:
             try:
@@ -43,10 +47,13 @@ class Versions:
         return info
 
     def forget(self, key: str) -> None:
+        """To be called once it was written or deleted: what was asked before that is not remembered."""
+        self._forgotten = object()
         self._known.pop(key, None)
 
     def forget_below(self, key: str) -> None:
         """As :meth:`forget`, of the key and all below it; of ``""`` all."""
+        self._forgotten = object()
         below = f"{key}/" if key else ""
         for one in list(self._known):
             if one == key or one.startswith(below):

@@ -130,7 +130,7 @@ class WrittenFile(io.BufferedIOBase):
                 raise
             finally:
                 self.discard()
-            self.fs.forget(self.path)
+                self.fs.forget(self.path)
 
     def _complete(self) -> None:
         if self._upload is None:
