@@ -338,6 +338,7 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
             self._in_worker().load_state_dict(state)
         else:
             self._loader.load_state_dict(state)
+            self._is_epoch_over = False
 
     def go_on_from(self, state: Mapping[str, Any], is_epoch_over: bool) -> None:
         """As :meth:`load_state_dict`; for Composer, which after the last batch of an epoch wants one more

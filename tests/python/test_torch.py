@@ -141,6 +141,18 @@ def test_skipping_other_batches_than_the_state_has_is_refused(loader: Any) -> No
     assert loader.dataset[5].ids.tolist() == planned[5]
 
 
+def test_a_state_that_the_user_loads_ends_what_composers_checkpoint_said(
+    loader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(headrace.torch, "is_composer_training", lambda: True)
+    state = loader.state_dict()
+    loader.go_on_from(state, is_epoch_over=True)
+    assert not list(loader), "Composer wants a loop without batches"
+    loader.go_on_from(state, is_epoch_over=True)
+    loader.load_state_dict(state)
+    assert len(list(loader)) == len(loader)
+
+
 def test_a_batch_moves_as_a_whole(loader: Any) -> None:
     batch = next(iter(loader))
     moved = batch.to("meta")
