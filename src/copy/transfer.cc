@@ -186,9 +186,7 @@ void Transfer::retry_unconditional(Item item) {
     Status status = check_absent(item.to_key);
     if (status.code() == Code::kChanged) return skip(item);
     if (!status.ok()) return fail(item, std::move(status));
-    std::vector<Item> one;
-    one.push_back(std::move(item));
-    if (!queue_.push(one)) queue_.finish_one();
+    if (!queue_.push_again(std::move(item))) queue_.finish_one();
   });
 }
 
@@ -216,9 +214,7 @@ void Transfer::look_again(Item item) {
     // Not begin_large(): it waits for a place, and this thread is one of those that make places
     // free.
     if (!is_small(item.size_bytes)) return open_large(std::move(item));
-    std::vector<Item> one;
-    one.push_back(std::move(item));
-    if (!queue_.push(one)) queue_.finish_one();
+    if (!queue_.push_again(std::move(item))) queue_.finish_one();
   });
 }
 

@@ -104,6 +104,9 @@ class WorkQueue {
  public:
   /// Adds small objects; waits while very many are queued. False when closed by stop().
   bool push(std::vector<Item>& items) HEADRACE_EXCLUDES(mutex_);
+  /// Adds one that was pulled before. Never waits: movers come here themselves, and what the others
+  /// wait for is that they go on. False when closed by stop().
+  bool push_again(Item item) HEADRACE_EXCLUDES(mutex_);
   void add_large(std::shared_ptr<LargeCopy> large) HEADRACE_EXCLUDES(mutex_);
   /// Moves up to `most` units to the end of `out`, parts as far as the window has room; true when
   /// there was one.

@@ -51,6 +51,16 @@ bool WorkQueue::push(std::vector<Item>& items) {
   return true;
 }
 
+bool WorkQueue::push_again(Item item) {
+  {
+    MutexLock lock(mutex_);
+    if (is_stopped_) return false;
+    small_.push_back(std::move(item));
+  }
+  ring_hungry(1);
+  return true;
+}
+
 void WorkQueue::add_large(std::shared_ptr<LargeCopy> large) {
   const std::size_t parts = large->part_count;
   {
