@@ -130,8 +130,9 @@ class StoreClient {
   /// Runs one request to its end. Errors: those of Completion::status.
   Completion run(Request request, const Pause& pause);
 
-  /// Reads [offset, offset + out.size()) of an object in parts, several in flight. Errors: those of
-  /// kGet, of acquire(). `is_fresh`: Request::fresh_connection.
+  /// Reads [offset, offset + out.size()) of one version of an object in parts, several in flight.
+  /// Errors: those of kGet, of acquire(); kChanged (`etag` is empty, and the parts are of several
+  /// versions). `is_fresh`: Request::fresh_connection.
   Status fetch(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
                std::span<std::byte> out, const Pause& pause, bool is_fresh = false);
   /// The same with `options`: those of read_options(), changed at will.

@@ -288,6 +288,7 @@ Status StoreClient::fetch(std::string_view key, std::string_view etag, std::uint
 
 Status StoreClient::fetch(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
                           std::span<std::byte> out, RangeFetcher::Options options, bool is_fresh) {
+  std::string version(etag);
   return read(std::move(options), [&](RangeFetcher& fetcher) -> Status {
     for (std::uint64_t at = 0; at < out.size(); at += part_bytes_) {
       fetcher.start({.key = key,
@@ -299,6 +300,11 @@ Status StoreClient::fetch(std::string_view key, std::string_view etag, std::uint
     }
     while (fetcher.pending() > 0) {
       HEADRACE_TRY_ASSIGN(const RangeData data, fetcher.next());
+      if (version.empty()) version = data.etag;
+      if (!data.etag.empty() && data.etag != version) {
+        return Status(Code::kChanged, "GET " + store_->object_url(key) +
+                                          ": was replaced while it was read, by " + data.etag);
+      }
       std::memcpy(out.data() + data.tag, data.bytes().data(), data.length_bytes);
     }
     return {};

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "headrace/forwarding_store.h"
 #include "io/testing/own_memory_store.h"
@@ -81,6 +85,45 @@ TEST_F(StoreClientTest, MemoryThatTheCallerHoldsIsSaidAtOnce) {
       client_->fetch("key", {}, 0, std::as_writable_bytes(std::span(back)), kNoPause);
   EXPECT_EQ(status.code(), Code::kExhausted);
   EXPECT_NE(status.message().find("raise memory="), std::string_view::npos);
+}
+
+/// Takes requests one by one, and has something done before each.
+class HookedStore final : public ForwardingStore {
+ public:
+  HookedStore(std::unique_ptr<Store> inner, std::function<void()> hook)
+      : ForwardingStore(std::move(inner)), hook_(std::move(hook)) {}
+
+  std::size_t submit(std::span<Request> requests) override {
+    if (!requests.empty()) hook_();
+    return inner().submit(requests.first(std::min<std::size_t>(requests.size(), 1)));
+  }
+
+ private:
+  Result<std::unique_ptr<Store>> wrap(std::unique_ptr<Store> handle) override {
+    return std::unique_ptr<Store>(std::make_unique<HookedStore>(std::move(handle), hook_));
+  }
+  const std::function<void()> hook_;
+};
+
+TEST_F(StoreClientTest, PartsOfSeveralVersionsAreNoObject) {
+  auto store = testing::own_memory_store();
+  const std::shared_ptr<Store> other = *store->new_handle();
+  const auto write = [&](char c) {
+    ASSERT_TRUE(write_object(*other, *client_->pool(), "key", std::string(100'000, c)));
+  };
+  write('a');
+  int count = 0;
+  const auto hook = [&] {
+    if (++count == 2) write('b');
+  };
+  const auto client =
+      *StoreClient::wrap(std::make_unique<HookedStore>(std::move(store), hook), 256 << 10);
+  std::string back(100'000, '\0');
+  const auto out = std::as_writable_bytes(std::span(back));
+  const Status status = client->fetch("key", {}, 0, out, kNoPause);
+  EXPECT_EQ(status.code(), Code::kChanged) << status.message();
+  EXPECT_TRUE(client->fetch("key", {}, 0, out, kNoPause).ok()) << "nobody replaces it any more";
+  EXPECT_EQ(back, std::string(100'000, 'b'));
 }
 
 /// Notes how objects are written, and signs URLs once it was asked often enough.
