@@ -24,7 +24,7 @@ namespace headrace::copy_detail {
 /// How a file gets its name.
 struct PublishOptions {
   std::int64_t modified_unix_s = 0;  ///< 0: now.
-  bool is_synced = false;            ///< fsync first.
+  bool is_synced = false;            ///< fsync of the file first, of its directory then.
   bool if_absent = false;            ///< Takes a free name only.
   /// Permissions of a new file, less the umask's. A file that is replaced keeps its own.
   std::uint32_t mode = 0666;
