@@ -236,6 +236,7 @@ Status Mover::read_local(Unit& unit, Slab& slab) {
       file::etag_of(info) != item.etag) {
     return Status(Code::kChanged, item.from_key + ": the file was written to since it was listed");
   }
+  if (item.size_bytes == 0) HEADRACE_TRY(file::check_empty(fd.get()).annotate(item.from_key));
   HEADRACE_TRY(
       file::read_exactly(fd.get(), 0, slab.bytes(), interrupt).annotate("read " + item.from_key));
   return file::check_unchanged(fd.get(), info).annotate(item.from_key);

@@ -52,6 +52,15 @@ Status read_exactly(int fd, std::uint64_t offset_bytes, std::span<std::byte> byt
   return {};
 }
 
+Status check_empty(int fd) {
+  char first = 0;
+  const ssize_t count = ::pread(fd, &first, 1, 0);
+  if (count == 0) return {};
+  if (count < 0) return errno_status(errno, "read");
+  return Status(Code::kUnsupported,
+                "the file has bytes, but its size is 0: only a stream can be made of it");
+}
+
 Status check_unchanged(int fd, const struct stat& before) {
   struct stat now {};
   if (::fstat(fd, &now) != 0) return errno_status(errno, "stat");

@@ -24,6 +24,8 @@ Result<Fd> open_object(const std::string& path, struct stat& info);
 /// of errno_status().
 Status read_exactly(int fd, std::uint64_t offset_bytes, std::span<std::byte> bytes,
                     const Interrupt& interrupt);
+/// kUnsupported when a file whose size is 0 has bytes, as those of /proc.
+Status check_empty(int fd);
 /// kChanged when the file is not what `before` says any more.
 Status check_unchanged(int fd, const struct stat& before);
 Status write_all(TemporaryFile& file, std::span<const std::byte> bytes, const Interrupt& interrupt);
