@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -82,6 +83,16 @@ TEST_F(CopyJobTest, FiltersChooseAmongSingleObjectsToo) {
   options.filter.exclude.push_back(*Glob::parse("*.keep"));
   EXPECT_EQ(copy(*from, *to, options).done_count, 1U);
   EXPECT_EQ(contents(*to), (Tree{{"b", "2"}}));
+}
+
+TEST_F(CopyJobTest, FilesThatHaveMoreThanTheySayAreNoEmptyObjects) {
+  const auto from = open("/proc"), to = open("memory://to");
+  CopyOptions options = everything();
+  options.tasks = {{.from = "version", .to = "x"}};
+  EXPECT_EQ(copy(*from, *to, options).failed_count, 1U);
+  ASSERT_EQ(failures_.size(), 1U);
+  EXPECT_EQ(failures_[0].status.code(), Code::kUnsupported) << failures_[0].status.message();
+  EXPECT_THAT(contents(*to), IsEmpty());
 }
 
 TEST_F(CopyJobTest, FilesKeepThePermissionsOfTheirSources) {
@@ -451,6 +462,25 @@ TEST_F(CopyJobTest, AStreamMayTakeFreeNamesOnly) {
     EXPECT_TRUE(write_stream(in.get(), *store, std::to_string(size), options));
   }
   EXPECT_EQ(contents(*store).at("s"), "there");
+}
+
+TEST_F(CopyJobTest, AStreamWhoseReaderHasStalledCanBeStopped) {
+  const auto store = open("memory://streams");
+  fill(*store, {{"s", random_text(kMiB, 8)}});
+  Pipe out;
+  std::stop_source stop;
+  Status status;
+  std::thread copying([&] {
+    auto moved = read_stream(*store, "s", out.ends[1], 0, kMiB, {}, stop.get_token());
+    if (!moved) status = std::move(moved).error();
+  });
+  // As much as a pipe holds has come: the writer waits for somebody who reads.
+  pollfd ready{.fd = out.ends[0], .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&ready, 1, -1), 1);
+  stop.request_stop();
+  copying.join();
+  EXPECT_EQ(status.code(), Code::kCancelled) << status.message();
+  EXPECT_EQ(::fcntl(out.ends[1], F_GETFL) & O_NONBLOCK, 0) << "the caller's";
 }
 
 TEST_F(CopyJobTest, StreamsReportWhatWasWrong) {

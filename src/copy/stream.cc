@@ -7,8 +7,10 @@
 // Every wait for a descriptor is a poll() of 50 ms at most, because a thread inside read() or
 // write() on a pipe cannot be told to stop. The descriptors are the caller's and stay in the mode
 // that they have: a pipe may be shared with other programs, which O_NONBLOCK would reach as well.
+// So a pipe is opened once more to write to it: a mode belongs to who opened.
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +20,7 @@
 
 #include "base/atomic_file.h"
 #include "base/errno_status.h"
+#include "base/fd.h"
 #include "headrace/copy.h"
 #include "io/object_scan.h"
 #include "io/uploader.h"
@@ -68,12 +71,28 @@ Result<std::size_t> read_full(int fd, std::span<std::byte> bytes, const std::sto
   return done;
 }
 
+/// Where to write to what the descriptor is of: a pipe takes what it has room for, and no write to
+/// it waits for its reader.
+class Output {
+ public:
+  explicit Output(int fd) : fd_(fd) {
+    struct stat info {};
+    if (::fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode)) return;
+    const std::string name = "/proc/self/fd/" + std::to_string(fd);
+    own_ = Fd(::open(name.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  }
+  int fd() const noexcept { return own_ ? own_.get() : fd_; }
+
+ private:
+  const int fd_;
+  Fd own_;
+};
+
 Status write_full(int fd, std::span<const std::byte> bytes, const std::stop_token& stop) {
   while (!bytes.empty()) {
     HEADRACE_TRY(wait_for(fd, POLLOUT, stop));
-    // A pipe that is ready takes this much without blocking for long.
     const ssize_t count = ::write(fd, bytes.data(), std::min(bytes.size(), kWriteBytes));
-    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (count < 0 && errno == EPIPE) return Status(Code::kCancelled, "nobody reads the output");
     if (count < 0) return errno_status(errno, "write the output");
     bytes = bytes.subspan(static_cast<std::size_t>(count));
@@ -168,9 +187,11 @@ Result<std::uint64_t> read_stream(Store& from, const std::string& key, int to_fd
   for (std::uint64_t at = begin; at < end; at += part_bytes)
     pieces.push_back({at, std::min(part_bytes, end - at)});
   io::ObjectScan scan(from, *pool, call, options.max_in_flight);
-  HEADRACE_TRY(scan.run(
-      {.key = info.key, .etag = info.etag, .pieces = pieces},
-      [&](std::size_t, const RangeData& data) { return write_full(to_fd, data.bytes(), stop); }));
+  const Output output(to_fd);
+  HEADRACE_TRY(scan.run({.key = info.key, .etag = info.etag, .pieces = pieces},
+                        [&](std::size_t, const RangeData& data) {
+                          return write_full(output.fd(), data.bytes(), stop);
+                        }));
   return end - begin;
 }
 
