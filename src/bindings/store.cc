@@ -35,8 +35,14 @@ void open_client(PyStore* self, StoreOptions options,
   new (self) PyStore{Guarded<StoreClient>("the store", value_or_raise(std::move(client), url))};
 }
 
-nb::bytes make_bytes(std::size_t size) {
-  return nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+/// Raises MemoryError.
+nb::bytes make_bytes(std::uint64_t size) {
+  const auto most = static_cast<std::uint64_t>(PY_SSIZE_T_MAX);
+  nb::object bytes =
+      nb::steal(size > most ? PyErr_NoMemory()
+                            : PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+  if (!bytes.is_valid()) throw nb::python_error();
+  return nb::borrow<nb::bytes>(bytes);
 }
 
 std::span<std::byte> writable(nb::bytes& bytes) {

@@ -39,6 +39,13 @@ def test_what_is_put_is_got(store: hr.Store) -> None:
     assert store.get_range("a/b c+d.bin", 1, 3) == b"ell"
 
 
+def test_more_bytes_than_there_can_be_are_an_error(store: hr.Store) -> None:
+    store.put("x", b"1")
+    for length in (1 << 62, (1 << 64) - 1):
+        with pytest.raises(MemoryError):
+            store.get_range("x", 0, length)
+
+
 def test_empty_objects_work(store: hr.Store) -> None:
     store.put("empty", b"")
     assert store.get("empty") == b""

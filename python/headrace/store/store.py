@@ -231,8 +231,8 @@ class Store(live.Closing):
     def get_range(
         self, key: str, offset: int, length: int, *, etag: str = "", version_id: str | None = None
     ) -> bytes:
-        """``length`` bytes from ``offset`` on; an object that ends earlier is a CorruptError, one of another
-        version than ``etag`` a ChangedError."""
+        """``length`` bytes from ``offset`` on, all of one version; an object that ends earlier is a
+        CorruptError, one of another version than ``etag``, or that is replaced meanwhile, a ChangedError."""
         if offset < 0 or length < 0:
             raise InvalidArgumentError(f"{key}: offset and length must not be negative")
         return self._native.get_range(key, offset, length, etag, version_id or "")
