@@ -70,6 +70,16 @@ def test_rm_of_a_pattern_removes_links_themselves(cli: Any, tree: Path, kept: Pa
     assert contents(kept) == {"x": b"kept"}
 
 
+def test_rm_of_some_files_leaves_the_directories_that_it_did_not_empty(cli: Any, tmp_path: Path) -> None:
+    for name in ("d/empty/deep", "d/emptied/deep", "d/both"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("d/emptied/deep/x.tmp", "d/both/x.tmp", "d/both/x", "d/x.tmp"):
+        (tmp_path / name).touch()
+    assert cli("rm", "-r", "--yes", "--include", "*.tmp", f"{tmp_path}/d", "--json").json() == {"deleted": 3}
+    left = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "d").rglob("*"))
+    assert left == ["d/both", "d/both/x", "d/empty", "d/empty/deep"]
+
+
 def test_filters_hold_for_links_too(cli: Any, tree: Path) -> None:
     assert cli("rm", "-r", "--yes", "--include", "fifo", str(tree), "--json").json() == {"deleted": 2}
     assert cli("rm", "-r", "--yes", "--exclude", "dead", f"{tree}/run1", "--json").json() == {"deleted": 4}

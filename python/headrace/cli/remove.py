@@ -100,13 +100,17 @@ def remove_directories(path: str) -> None:
             os.rmdir(directory)
 
 
-def _remove_emptied(level: Level, is_whole: bool) -> list[tuple[str, Exception]]:
-    """The directories that a recursive rm has emptied. Where all in them was named, also what dead copies
-    have left there, which no listing has; and it returns one that is not empty."""
+def _remove_emptied(level: Level, touched: set[str] | None) -> list[tuple[str, Exception]]:
+    """The directories that a recursive rm has emptied, of those in which it removed something (``touched``).
+    None: all was named. Then also what dead copies have left there, which no listing has; and it returns one
+    that is not empty."""
+    is_whole = touched is None
     for top in _tops(level):
         for directory, _, files in os.walk(top, topdown=False):
             key = os.path.relpath(directory, level.root)
             if not (level.matches(key) or level.matches(key + "/")):
+                continue
+            if touched is not None and key not in touched:
                 continue
             for name in files if is_whole else ():
                 if f"/{HIDDEN}" in f"/{key}/{name}":
@@ -114,6 +118,8 @@ def _remove_emptied(level: Level, is_whole: bool) -> list[tuple[str, Exception]]
                         os.unlink(os.path.join(directory, name))
             try:
                 os.rmdir(directory)
+                if touched is not None:
+                    touched.add(os.path.dirname(key) or ".")
             except OSError as error:
                 if is_whole and error.errno == errno.ENOTEMPTY:
                     return [(directory, UnsupportedError(f"{directory} stays: it is not empty"))]
@@ -134,6 +140,12 @@ def _tops(level: Level) -> list[str]:
 def _is_link(url: str) -> bool:
     """A local link that is named itself: as for rm, a slash at its end would name what it leads to."""
     return is_local(url) and not url.endswith("/") and os.path.islink(local_path(url))
+
+
+def _noting_directories(keys: Iterable[str], directories: set[str]) -> Iterator[str]:
+    for key in keys:
+        directories.add(os.path.dirname(key) or ".")
+        yield key
 
 
 class Links:
@@ -273,6 +285,7 @@ def _rm(stores: Stores, url: str, how: _How) -> tuple[int, list[tuple[str, Excep
     has_wildcards = has_pattern(url, names)
     is_many = recursive or has_wildcards
     level = None
+    touched: set[str] | None = None
     if _is_link(url):
         directory, name = os.path.split(local_path(url))
         if not accepts_one(names, name):
@@ -299,6 +312,9 @@ def _rm(stores: Stores, url: str, how: _How) -> tuple[int, list[tuple[str, Excep
         if is_local(url):
             level = level_of(url, names, recursive)
             keys = _without_links(level, keys, list(_others(level, names)))
+            if names.include or names.exclude:
+                touched = set()
+                keys = _noting_directories(keys, touched)
     if is_many and not how.yes and not how.dry_run:
         if not sys.stdin.isatty() or together.stores is not None:
             raise InvalidArgumentError(f"Delete what is at {url}? Cannot ask without a terminal: add --yes")
@@ -306,7 +322,7 @@ def _rm(stores: Stores, url: str, how: _How) -> tuple[int, list[tuple[str, Excep
         confirm(f"Delete {len(keys):,} objects at {url}?")
     done, failed = _remove(store, url, keys, how.dry_run, how.json)
     if level is not None and recursive and not how.dry_run and not failed:
-        failed = _remove_emptied(level, is_whole=not (names.include or names.exclude))
+        failed = _remove_emptied(level, touched)
     return done, failed
 
 
