@@ -314,6 +314,7 @@ def read_stream(
     end: int = 18446744073709551615,
     memory_bytes: int = 134217728,
     version_id: str = "",
+    tick: Callable[[], None] | None = None,
 ) -> int: ...
 
 DEFAULT_MAX_IN_FLIGHT: int

@@ -124,12 +124,14 @@ nb::dict progress(const PyCopyJob& self) {
   return out;
 }
 
+void call_if_any(const nb::object& tick) {
+  if (!tick.is_none()) tick();
+}
+
 void run(PyCopyJob& self, const nb::object& tick) {
-  const auto report = [&] {
-    if (!tick.is_none()) tick();
-  };
-  raise_if_error(run_interruptible(
-      [&](std::stop_token stop) { return self.job->run(std::move(stop)); }, report));
+  raise_if_error(
+      run_interruptible([&](std::stop_token stop) { return self.job->run(std::move(stop)); },
+                        [&] { call_if_any(tick); }));
 }
 
 nb::list take_events(PyCopyJob& self) {
@@ -179,15 +181,14 @@ ObjectInfo write_from(PyStore& store, const std::string& key, int fd, std::uint6
 }
 
 std::uint64_t read_to(PyStore& store, const std::string& key, int fd, std::uint64_t begin,
-                      std::uint64_t end, std::uint64_t memory_bytes,
-                      const std::string& version_id) {
+                      std::uint64_t end, std::uint64_t memory_bytes, const std::string& version_id,
+                      const nb::object& tick) {
   auto client = store.client.get();
   const StreamOptions options{.memory_bytes = memory_bytes, .version_id = version_id};
-  return value_or_raise(run_interruptible([&](std::stop_token stop) {
-                          return read_stream(client->store(), key, fd, begin, end, options,
-                                             std::move(stop));
-                        }),
-                        key);
+  const auto read = [&](std::stop_token stop) {
+    return read_stream(client->store(), key, fd, begin, end, options, std::move(stop));
+  };
+  return value_or_raise(run_interruptible(read, [&] { call_if_any(tick); }), key);
 }
 
 }  // namespace
@@ -249,7 +250,8 @@ void bind_copy(nb::module_& m) {
         nb::arg("memory_bytes") = std::uint64_t{128} << 20, nb::arg("if_absent") = false);
   m.def("read_stream", &read_to, nb::arg("store"), nb::arg("key"), nb::arg("fd"),
         nb::arg("begin") = 0, nb::arg("end") = UINT64_MAX,
-        nb::arg("memory_bytes") = std::uint64_t{128} << 20, nb::arg("version_id") = "");
+        nb::arg("memory_bytes") = std::uint64_t{128} << 20, nb::arg("version_id") = "",
+        nb::arg("tick") = nb::none());
 }
 
 }  // namespace headrace

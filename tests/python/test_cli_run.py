@@ -110,3 +110,33 @@ def test_ctrl_c_ends_all_of_them(s3: simulator.Server, buckets: Path, tmp_path: 
         started = time.monotonic()
         assert process.wait(20) == 130
         assert time.monotonic() - started < 15
+
+
+@pytest.mark.parametrize("line", ["cat s3://b/large", "cat --json s3://b/large", "cp s3://b/large -"])
+def test_ctrl_c_ends_a_stream(s3: simulator.Server, buckets: Path, line: str) -> None:
+    (buckets / "b" / "large").write_bytes(bytes(400 << 20))
+    s3.set_behaviour(total_bytes_per_s=10e6)
+    command = [sys.executable, "-m", "headrace.cli", "run", "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(line.encode())
+        process.stdin.close()
+        process.stdin = None
+        assert process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=30)
+        assert (process.returncode, len(rest) < 200 << 20) == (130, True)
+
+
+def test_an_object_stays_in_one_piece_between_lines_of_others(s3: simulator.Server, buckets: Path) -> None:
+    data = b"z" * (24 << 20)
+    (buckets / "b" / "large").write_bytes(data)
+    for number in range(2000):
+        (buckets / "b" / f"small-{number}").touch()
+    lines = "cat s3://b/large\nls s3://b/small\n" * 5
+    command = [sys.executable, "-m", "headrace.cli", "run", "-"]
+    done = subprocess.run(command, input=lines.encode(), stdout=subprocess.PIPE, check=True)
+    assert done.stdout.count(data) == 5
+    listed = done.stdout.replace(data, b"").splitlines()
+    assert (len(listed), all(b"  0 small-" in line for line in listed)) == (10_000, True)

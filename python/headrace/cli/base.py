@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, TextIO
 
 from headrace import _native
 from headrace.base.live import Closing
@@ -251,8 +251,8 @@ class Shared:
         self.count = count
         """How many run at a time."""
         self.is_stopped = threading.Event()
-        self.output = threading.Lock()
-        """Of who writes data to stdout."""
+        self.output = threading.RLock()
+        """Of who writes to stdout, past Python or as SharedOutput."""
         self._lock = threading.Lock()
         self._open: dict[str, Store] = {}
 
@@ -268,6 +268,29 @@ class Shared:
             store.close()
 
 
+class SharedOutput:
+    """stdout while several commands run: what one writes at a time stays in one piece, and lines do not come
+    between the bytes of an object."""
+
+    def __init__(self, output: TextIO, lock: threading.RLock) -> None:
+        self._output, self._lock = output, lock
+
+    def write(self, text: str) -> int:
+        with self._lock:
+            return self._output.write(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        with self._lock:
+            self._output.writelines(lines)
+
+    def flush(self) -> None:
+        with self._lock:
+            self._output.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._output, name)
+
+
 def stop_if_asked() -> None:
     """Ends the command of this thread when all are to stop."""
     if together.stores is not None and together.stores.is_stopped.is_set():
@@ -278,6 +301,7 @@ def stop_if_asked() -> None:
 def data_on_stdout() -> Iterator[None]:
     """Around what writes data to descriptor 1, past Python: one command at a time."""
     with together.stores.output if together.stores is not None else nullcontext():
+        stop_if_asked()
         sys.stdout.flush()
         try:
             yield

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 from headrace import _native
-from headrace.cli.base import Stores, data_on_stdout, note, print_json, refuse_folder
+from headrace.cli.base import Stores, data_on_stdout, note, print_json, refuse_folder, stop_if_asked
 from headrace.cli.declare import DataWhere, Json, Names, VersionId, Where, argument, option
 from headrace.cli.find import named, need_one_for_version
 from headrace.errors import InvalidArgumentError, NotFoundError
@@ -78,7 +78,13 @@ def cat(
                     continue
                 with data_on_stdout():
                     _native.read_stream(
-                        store._native, key, 1, begin=begin, end=end, version_id=version_id or ""
+                        store._native,
+                        key,
+                        1,
+                        begin=begin,
+                        end=end,
+                        version_id=version_id or "",
+                        tick=stop_if_asked,
                     )
             except NotFoundError as error:
                 refuse_folder(store, key, error, f"all below it: headrace cat '{store.url}/{key}/**'")
@@ -89,12 +95,14 @@ def cat(
 def _print_parts(store: Store, key: str, begin: int, end: int, version_id: str | None) -> None:
     import base64
 
-    size = store.head(key, version_id=version_id).size
-    if begin > size:
-        raise InvalidArgumentError(f"{store.url}/{key} has {size} bytes: [{begin}, ...) is not in it")
-    end = min(end, size)
+    info = store.head(key, version_id=version_id)
+    if begin > info.size:
+        raise InvalidArgumentError(f"{store.url}/{key} has {info.size} bytes: [{begin}, ...) is not in it")
+    end = min(end, info.size)
     for start in range(begin, end, READ_BYTES):
-        part = store.get_range(key, start, min(READ_BYTES, end - start), version_id=version_id)
+        stop_if_asked()
+        length = min(READ_BYTES, end - start)
+        part = store.get_range(key, start, length, etag=info.etag, version_id=version_id)
         print_json(
             {"key": key, "offset": start, "length": len(part), "data": base64.b64encode(part).decode()}
         )

@@ -6,9 +6,10 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from headrace.cli.base import CANCELLED, Shared, fail, guard, print_json, together
+from headrace.cli.base import CANCELLED, Shared, SharedOutput, fail, guard, print_json, together
 from headrace.cli.declare import DataWhere, Json, Where, argument, call, option, parameters
 from headrace.errors import InvalidArgumentError
 
@@ -78,6 +79,7 @@ class _Runner:
         self._pool = ThreadPoolExecutor(workers)
         self._most = workers * AHEAD
         self._waiting: set[Future[int]] = set()
+        self.output: Any = SharedOutput(sys.stdout, self._stores.output)
         self.count = 0
         self.failed = 0
 
@@ -153,15 +155,16 @@ def run_file(commands: Mapping[str, Command], parse: Parse) -> Command:
             name: value for name, value in where.as_dict().items() if value != getattr(Where, name, None)
         }
         runner = _Runner(commands, parse, given, workers)
-        try:
-            for line in _lines(file):
-                runner.add(line)
-            runner.finish()
-        except KeyboardInterrupt:
-            fail(f"stopped; {runner.count:,} commands were begun")
-            return CANCELLED
-        finally:
-            runner.close()
+        with redirect_stdout(runner.output):
+            try:
+                for line in _lines(file):
+                    runner.add(line)
+                runner.finish()
+            except KeyboardInterrupt:
+                fail(f"stopped; {runner.count:,} commands were begun")
+                return CANCELLED
+            finally:
+                runner.close()
         if json:
             print_json({"commands": runner.count, "failed": runner.failed})
         if runner.failed:

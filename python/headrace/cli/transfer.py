@@ -21,6 +21,7 @@ from headrace.cli.base import (
     print_json,
     shown,
     split_url,
+    stop_if_asked,
     together,
     wildcard,
 )
@@ -247,6 +248,7 @@ def _to_stream(
                 descriptor,
                 memory_bytes=memory,
                 version_id=settings.job["version_id"] or "",
+                tick=stop_if_asked,
             )
     return 0
 
