@@ -17,7 +17,8 @@ from conftest import contents
 
 import headrace as hr
 from headrace import sim as simulator
-from headrace.cli import main
+from headrace.cli import main, reading
+from headrace.cli.base import print_json
 
 
 @pytest.fixture
@@ -83,6 +84,39 @@ def test_ls_shows_levels_and_everything(cli: Any, s3: simulator.Server, numbers:
     assert "11 objects" in cli("ls", "-s", str(numbers)).out
     nothing = cli("ls", "s3://b/nothing")
     assert (nothing.code, nothing.err.count("\n")) == (1, 1)
+
+
+def test_directories_of_a_level_are_no_objects(cli: Any, s3: simulator.Server, numbers: Path) -> None:
+    (numbers.parent / "x").write_text("12")
+    for root in ("s3://b/", str(numbers.parent)):
+        done = cli("ls", "--summarize", root)
+        assert ("numbers/" in done.out, done.out.splitlines()[-1]) == (True, "1 objects, 2 bytes (2 B)")
+    (numbers.parent / "x").unlink()
+    assert cli("ls", "--summarize", "s3://b/").out.endswith("0 objects, 0 bytes (0 B)\n")
+
+
+def test_sums_below_a_pattern_have_the_names_of_their_directories(cli: Any, tmp_path: Path) -> None:
+    for name in ("d/a/p/x", "d/b/p/x"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("12")
+    lines = cli("du", "--depth", "1", f"{tmp_path}/d/*/p/x", "--json").out.splitlines()
+    urls = [json.loads(line)["url"] for line in lines]
+    assert urls == [f"{tmp_path}/d/a/", f"{tmp_path}/d/b/", f"{tmp_path}/d/*/p/x"]
+
+
+def test_lines_of_one_object_are_of_one_version(
+    cli: Any, s3: simulator.Server, buckets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (buckets / "b" / "x").write_bytes(b"a" * (20 << 20))
+
+    def replace(line: dict[str, Any]) -> None:
+        print_json(line)
+        with hr.Store("s3://b") as store:
+            store.put("x", b"b" * (20 << 20))
+
+    monkeypatch.setattr(reading, "print_json", replace)
+    done = cli("cat", "--json", "s3://b/x")
+    assert (done.code, len(done.out.splitlines()), "s3://b/x" in done.err) == (1, 1, True)
 
 
 def test_stat_and_cat(s3: simulator.Server, buckets: Path, capfdbinary: Any) -> None:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from headrace import _native
 from headrace.base.units import format_bytes
-from headrace.cli.base import Stores, fail, is_local, print_json, refuse_folder, shown, split_url
+from headrace.cli.base import (
+    Stores,
+    fail,
+    is_local,
+    print_json,
+    refuse_folder,
+    shown,
+    split_url,
+    stop_if_asked,
+)
 from headrace.cli.declare import Json, Names, VersionId, Where, argument, option
 from headrace.cli.find import find, find_below, has_pattern, need_key
 from headrace.errors import NotFoundError
@@ -79,9 +88,12 @@ def list_objects(
     with Stores(where) as stores:
         store, prefix, objects = find(stores, url, names, recursive or total)
         root = f"{without_secrets(store.url).rstrip('/')}/" if full_url else ""
-        count, size = 0, 0
+        is_empty, count, size = True, 0, 0
         for info in objects:
-            count, size = count + 1, size + info.size
+            stop_if_asked()
+            is_empty = False
+            if not _is_rolled_up(info):
+                count, size = count + 1, size + info.size
             if total:
                 continue
             if json:
@@ -92,9 +104,14 @@ def list_objects(
             print_json({"objects": count, "bytes": size})
         elif total or summarize:
             sys.stdout.write(f"{count:,} objects, {size:,} bytes ({format_bytes(size)})\n")
-        if not count and (prefix or _chooses(url, names)):
+        if is_empty and (prefix or _chooses(url, names)):
             return fail(_nothing(url, names))
     return 0
+
+
+def _is_rolled_up(info: ObjectInfo) -> bool:
+    """Whether it stands for all that is below a directory, and is no object itself, as marks are."""
+    return info.key.endswith("/") and not info.etag
 
 
 def _list_buckets(url: str, where: Where, json: bool) -> int:
@@ -152,10 +169,12 @@ def du(
     """
     with Stores(where) as stores:
         for url in urls:
-            _, prefix, objects = find_below(stores, url, names)
+            store, prefix, objects = find_below(stores, url, names)
+            root = store.url.rstrip("/")
             base = prefix[: prefix.rfind("/") + 1]
             sums: dict[str, list[int]] = {"": [0, 0]}
             for info in objects:
+                stop_if_asked()
                 components = info.key[len(base) :].split("/")[:-1][:depth]
                 for level in range(len(components) + 1):
                     entry = sums.setdefault("/".join(components[:level]), [0, 0])
@@ -166,7 +185,7 @@ def du(
                 raise NotFoundError(_nothing(url, names) if chooses else f"{url}: nothing below it")
             for name in sorted(sums, key=lambda n: (n == "", n)):
                 size, count = sums[name]
-                below = without_secrets(url if not name else f"{split_url(url)[0].rstrip('/')}/{base}{name}/")
+                below = without_secrets(f"{root}/{base}{name}/" if name else url)
                 if json:
                     print_json({"url": below, "bytes": size, "objects": count})
                 else:
