@@ -58,6 +58,7 @@ Result<ObjectInfo*> Listing::peek(const CallOptions& call) {
   if (!list_) {
     ParallelListOptions options;
     options.is_ordered = is_ordered_;
+    options.is_one_level = is_one_level_;
     list_.emplace(store_, prefix_, options, call);
   }
   if (next_ == page_.size() && !is_ended_) {
@@ -179,7 +180,7 @@ Status Lister::list_tree(const CopyTask& task) {
   const std::string to_prefix =
       task.to + (options.flattens ? std::string() : task.from.substr(task.strip_bytes));
   TargetView target(transfer_.to(), to_prefix, is_ordered);
-  Listing source(transfer_.from(), task.from, is_ordered);
+  Listing source(transfer_.from(), task.from, is_ordered, is_one_level(task, transfer_.from()));
   bool is_empty = true;
   while (true) {
     HEADRACE_TRY_ASSIGN(ObjectInfo* const info, source.peek(call));

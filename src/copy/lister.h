@@ -20,8 +20,11 @@ namespace headrace::copy_detail {
 /// A listing, object after object.
 class Listing {
  public:
-  Listing(Store& store, std::string prefix, bool is_ordered)
-      : store_(store), prefix_(std::move(prefix)), is_ordered_(is_ordered) {}
+  Listing(Store& store, std::string prefix, bool is_ordered, bool is_one_level = false)
+      : store_(store),
+        prefix_(std::move(prefix)),
+        is_ordered_(is_ordered),
+        is_one_level_(is_one_level) {}
   /// nullptr at the end. Valid until pop(). Errors: those of ParallelList; kCorrupt (keys do not
   /// rise although they should).
   Result<ObjectInfo*> peek(const CallOptions& call);
@@ -32,7 +35,7 @@ class Listing {
 
   Store& store_;
   const std::string prefix_;
-  const bool is_ordered_;
+  const bool is_ordered_, is_one_level_;
   std::optional<ParallelList> list_;  // from the first peek() on
   std::vector<ObjectInfo> page_;
   std::string last_key_;  // of the page before

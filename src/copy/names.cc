@@ -24,7 +24,7 @@ Status take_names_of_tree(Store& from, const Store& to, const CopyTask& task,
   if (!task.pattern.empty()) {
     HEADRACE_TRY_ASSIGN(pattern, Glob::parse(task.pattern));
   }
-  Listing listing(from, task.from, false);
+  Listing listing(from, task.from, false, copy_detail::is_one_level(task, from));
   while (true) {
     HEADRACE_TRY_ASSIGN(const ObjectInfo* const info, listing.peek({.stop = stop}));
     if (info == nullptr) return {};
@@ -46,6 +46,13 @@ bool takes(const CopyTask& task, const Glob& pattern, const NameFilter& filter,
   if (!from_key.starts_with(task.from) || from_key.size() == task.strip_bytes) return false;
   return (task.pattern.empty() || pattern.matches(from_key)) &&
          filter.accepts(from_key.substr(task.strip_bytes));
+}
+
+bool is_one_level(const CopyTask& task, const Store& from) {
+  const std::size_t base = std::min(task.from.rfind('/') + 1, task.pattern.size());
+  const std::string_view below = std::string_view(task.pattern).substr(base);
+  return !from.local_directory().empty() && !below.empty() &&
+         below.find('/') == std::string_view::npos && below.find("**") == std::string_view::npos;
 }
 
 bool takes_one(const CopyTask& task, const NameFilter& filter) {

@@ -46,7 +46,7 @@ ParallelList::ParallelList(Store& store, std::string prefix, const ParallelListO
       call_(std::move(call)),
       caller_stop_(call_.stop),
       link_(caller_stop_, [this] { stop_.request_stop(); }),
-      is_parallel_(options.max_in_flight > 1 && !store.traits().is_local &&
+      is_parallel_(options.max_in_flight > 1 && !options.is_one_level && !store.traits().is_local &&
                    store.traits().lists_in_order) {
   call_.stop = stop_.get_token();
   Segment all;
@@ -165,6 +165,7 @@ ParallelList::Job ParallelList::page_job(Segments::iterator segment) {
   ++request_count_;
   Job job{JobKind::kPage, segment, {}};
   job.request.prefix = segment->prefix;
+  if (options_.is_one_level) job.request.delimiter = "/";
   job.request.continuation = segment->continuation;
   if (segment->continuation.empty()) job.request.start_after = segment->after;
   return job;

@@ -27,6 +27,8 @@ struct ParallelListOptions {
   std::size_t max_in_flight = 8;
   /// In byte order of the key (where the store lists in order); else as they come.
   bool is_ordered = true;
+  /// Without what lies in directories below that of the prefix; page after page.
+  bool is_one_level = false;
   /// Pages that were listed and not yet taken, about 300 KB each. In order, a few more: each part
   /// that is soon to be taken may hold two.
   std::size_t max_buffered_pages = 64;

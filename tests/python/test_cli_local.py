@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from conftest import contents
 import headrace as hr
 from headrace import sim as simulator
 from headrace.checkpoint import Checkpointer
+from headrace.cli import dead_links
 
 HEADRACE = [sys.executable, "-m", "headrace.cli"]
 
@@ -84,6 +86,20 @@ def test_filters_hold_for_links_too(cli: Any, tree: Path) -> None:
     assert cli("rm", "-r", "--yes", "--include", "fifo", str(tree), "--json").json() == {"deleted": 2}
     assert cli("rm", "-r", "--yes", "--exclude", "dead", f"{tree}/run1", "--json").json() == {"deleted": 4}
     assert [entry.name for entry in (tree / "run1").iterdir()] == ["dead"]
+
+
+def test_a_pattern_of_one_directory_looks_into_no_other(
+    cli: Any, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def scandir(path: str) -> Any:
+        seen.append(Path(path))
+        return os.scandir(path)
+
+    monkeypatch.setattr(dead_links, "os", SimpleNamespace(path=os.path, stat=os.stat, scandir=scandir))
+    assert cli("cp", f"{tree}/oth*", f"{tmp_path}/copied/", "--json").json()["objects"] == 1
+    assert seen == [tree]
 
 
 def test_what_a_copy_passes_over_is_named(

@@ -28,7 +28,9 @@ def dead_links(job: Job, names: _native.NameFilter) -> Iterator[tuple[str, str]]
             continue
         matches = _native.Glob(pattern).matches if pattern else None
         base = prefix[: prefix.rfind("/") + 1]
-        for key, what in _below(root, base, ()):
+        beyond = pattern[len(base) :]
+        is_deep = not pattern or "/" in beyond or "**" in beyond
+        for key, what in _below(root, base, (), is_deep):
             below = os.fsdecode(os.fsencode(key)[strip:])
             if key.startswith(prefix) and (matches is None or matches(key)) and names.accepts(below):
                 yield key, what
@@ -46,9 +48,11 @@ def name_dead_links(url: str, accepts: Callable[[str], bool]) -> int:
     return code
 
 
-def _below(root: str, base: str, above: tuple[tuple[int, int], ...]) -> Iterator[tuple[str, str]]:
-    """Those below a directory; ``above`` are the directories on the way to it, which a link may lead back
-    to."""
+def _below(
+    root: str, base: str, above: tuple[tuple[int, int], ...], is_deep: bool = True
+) -> Iterator[tuple[str, str]]:
+    """Those below a directory, or right in it; ``above`` are the directories on the way to it, which a link
+    may lead back to."""
     try:
         here = os.stat(os.path.join(root, base))
         entries = list(os.scandir(os.path.join(root, base)))
@@ -60,7 +64,7 @@ def _below(root: str, base: str, above: tuple[tuple[int, int], ...]) -> Iterator
     for entry in entries:
         if what := _what_is_passed_over(entry):
             yield base + entry.name, what
-        elif entry.is_dir():
+        elif is_deep and entry.is_dir():
             yield from _below(root, f"{base}{entry.name}/", (*above, identity))
 
 
