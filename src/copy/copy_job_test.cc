@@ -22,7 +22,6 @@ namespace headrace {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::Each;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -74,32 +73,6 @@ TEST_F(CopyJobTest, PatternsAndFiltersChoose) {
   auto job = CopyJob::create(*from, *to, options);
   ASSERT_TRUE(job);
   EXPECT_EQ((*job)->run().code(), Code::kInvalidArgument);
-}
-
-TEST_F(CopyJobTest, APatternOfOneDirectoryLooksIntoNoOther) {
-  const auto inner = files("from"), to = open("memory://to");
-  fill(*inner, {{"a.txt", "1"}, {"d/b.txt", "2"}, {"d/e/c.txt", "3"}, {"z.txt", "4"}});
-  std::vector<std::string> delimiters;
-  OddStore::Hooks hooks;
-  hooks.local_directory = inner->local_directory();
-  hooks.list = [&](const ListRequest& request) {
-    delimiters.push_back(request.delimiter);
-    return inner->list(request, {});
-  };
-  OddStore from(*inner->new_handle(), hooks);
-  CopyOptions options = everything();
-  const auto copied = [&](const std::string& prefix, const std::string& pattern) {
-    options.tasks = {{.from = prefix, .to = "", .is_tree = true, .pattern = pattern}};
-    return copy(from, *to, options).done_count;
-  };
-  EXPECT_EQ(copied("", "*.txt"), 2U);
-  EXPECT_EQ(copied("d/b", "d/b*"), 1U);
-  EXPECT_THAT(delimiters, Each("/"));
-  delimiters.clear();
-  EXPECT_EQ(copied("", "**.txt"), 4U);
-  EXPECT_EQ(copied("", "*/b.txt"), 1U);
-  EXPECT_EQ(copied("d/", "d/*{,/**}"), 2U);
-  EXPECT_THAT(delimiters, Each(""));
 }
 
 TEST_F(CopyJobTest, FiltersChooseAmongSingleObjectsToo) {

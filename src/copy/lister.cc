@@ -179,7 +179,7 @@ Status Lister::list_tree(const CopyTask& task) {
                           transfer_.to().traits().lists_in_order;
   const std::string to_prefix =
       task.to + (options.flattens ? std::string() : task.from.substr(task.strip_bytes));
-  TargetView target(transfer_.to(), to_prefix, is_ordered);
+  TargetView target(transfer_.to(), to_prefix, is_ordered, is_one_level(task, transfer_.to()));
   Listing source(transfer_.from(), task.from, is_ordered, is_one_level(task, transfer_.from()));
   bool is_empty = true;
   while (true) {

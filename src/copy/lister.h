@@ -47,8 +47,8 @@ class Listing {
 /// in byte order, two listings run side by side; else the target's is held in memory.
 class TargetView {
  public:
-  TargetView(Store& to, std::string prefix, bool is_ordered)
-      : listing_(to, std::move(prefix), is_ordered), is_ordered_(is_ordered) {}
+  TargetView(Store& to, std::string prefix, bool is_ordered, bool is_one_level)
+      : listing_(to, std::move(prefix), is_ordered, is_one_level), is_ordered_(is_ordered) {}
   /// The object with this key, or nullopt. \pre is_ordered: keys rise from call to call.
   Result<std::optional<ObjectInfo>> find(const std::string& key, const CallOptions& call);
   /// Keys that were never asked for. Reads the listing to its end.

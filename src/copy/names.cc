@@ -48,10 +48,10 @@ bool takes(const CopyTask& task, const Glob& pattern, const NameFilter& filter,
          filter.accepts(from_key.substr(task.strip_bytes));
 }
 
-bool is_one_level(const CopyTask& task, const Store& from) {
+bool is_one_level(const CopyTask& task, const Store& listed) {
   const std::size_t base = std::min(task.from.rfind('/') + 1, task.pattern.size());
   const std::string_view below = std::string_view(task.pattern).substr(base);
-  return !from.local_directory().empty() && !below.empty() &&
+  return !listed.local_directory().empty() && !below.empty() &&
          below.find('/') == std::string_view::npos && below.find("**") == std::string_view::npos;
 }
 

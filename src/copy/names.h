@@ -14,10 +14,10 @@ namespace headrace::copy_detail {
 bool takes(const CopyTask& task, const Glob& pattern, const NameFilter& filter,
            std::string_view from_key);
 
-/// Whether only the directory of the task's prefix need be listed, as its pattern stays there: what
-/// lies below may be large, or not to be read. Of files: stores list all that is below it faster,
-/// many names a request and many requests at once.
-bool is_one_level(const CopyTask& task, const Store& from);
+/// Whether only one directory of the source or the target need be listed, as the task's pattern
+/// stays there: what lies below may be large, or not to be read. Of files: stores list all that is
+/// below it faster, many names a request and many requests at once.
+bool is_one_level(const CopyTask& task, const Store& listed);
 
 /// The same of a task of one object, of whose key the filter sees the last part.
 bool takes_one(const CopyTask& task, const NameFilter& filter);

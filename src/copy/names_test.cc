@@ -2,14 +2,21 @@
 #include "copy/names.h"
 
 #include <functional>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "copy/copy_job_fixture.h"
+#include "copy/odd_store.h"
 #include "headrace/forwarding_store.h"
 
 namespace headrace {
 namespace {
 
+using testing::AllOf;
+using testing::Each;
 using testing::HasSubstr;
+using testing::SizeIs;
 
 CopyTask tree(const std::string& from, const std::string& to) {
   return {.from = from, .to = to, .is_tree = true, .strip_bytes = from.size()};
@@ -45,6 +52,37 @@ TEST(MayMeet, IsAsWrongAsComparingAllPairs) {
     ASSERT_EQ(may_meet(some, false), any) << chosen;
     EXPECT_TRUE(may_meet(some, true));
   }
+}
+
+TEST_F(CopyJobTest, APatternOfOneDirectoryLooksIntoNoOther) {
+  std::vector<std::string> delimiters;
+  const auto watched = [&](const std::string& name, const Tree& tree) {
+    const std::shared_ptr<Store> inner = files(name);
+    fill(*inner, tree);
+    OddStore::Hooks hooks;
+    hooks.local_directory = inner->local_directory();
+    hooks.list = [&delimiters, inner](const ListRequest& request) {
+      delimiters.push_back(request.delimiter);
+      return inner->list(request, {});
+    };
+    return std::make_unique<OddStore>(*inner->new_handle(), hooks);
+  };
+  const Tree tree = {{"a.txt", "1"}, {"d/b.txt", "2"}, {"d/e/c.txt", "3"}, {"z.txt", "4"}};
+  const auto from = watched("from", tree), to = watched("to", {{"d/b.txt", "2"}, {"z.txt", "4"}});
+  CopyOptions options = everything();
+  options.rule = CopyRule::kIfAbsent;
+  const auto copied = [&](const std::string& prefix, const std::string& pattern) {
+    options.tasks = {{.from = prefix, .to = "", .is_tree = true, .pattern = pattern}};
+    return copy(*from, *to, options).done_count;
+  };
+  EXPECT_EQ(copied("", "*.txt"), 1U);
+  EXPECT_EQ(copied("d/b", "d/b*"), 0U);
+  EXPECT_THAT(delimiters, AllOf(SizeIs(4), Each("/")));
+  delimiters.clear();
+  EXPECT_EQ(copied("", "**.txt"), 1U);
+  EXPECT_EQ(copied("", "*/b.txt"), 0U);
+  EXPECT_EQ(copied("d/", "d/*{,/**}"), 0U);
+  EXPECT_THAT(delimiters, AllOf(SizeIs(6), Each("")));
 }
 
 class CopyNamesTest : public CopyJobTest {
