@@ -104,7 +104,7 @@ class LoaderImpl final : public Loader {
                   .shares = shares_,
                   .sizes = start.sizes,
                   .stand_ins = &stand_ins_,
-                  .reads_objects_singly = !fetcher_->is_local() && are_samples_objects(*dataset_),
+                  .reads_objects_singly = are_samples_objects(*dataset_),
                   .are_singles_dear = are_singles_dear(*dataset_, fetcher_->is_local()),
                   .wanted_memory_bytes = &wanted_memory_bytes_,
                   .fill_memory_bytes = &fill_memory_bytes_,

@@ -211,7 +211,12 @@ TEST(SlabPool, GivesMemoryOfFreeSlabsBackToTheSystem) {
   }
   EXPECT_EQ(pool->committed_bytes(), 5 * kMiB);  // kept for reuse
   Slab other = must_acquire(*pool, 4 * kMiB);
-  EXPECT_EQ(resident_bytes(freed), 0U);
+  // The other may have got addresses of it.
+  const std::span<const std::byte> taken = other.bytes();
+  const auto* const begin = std::max(freed.data(), taken.data());
+  const auto* const end = std::min(freed.data() + freed.size(), taken.data() + taken.size());
+  const auto shared = static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(end - begin, 0));
+  EXPECT_LE(resident_bytes(freed), shared);
   EXPECT_EQ(pool->committed_bytes(), 4 * kMiB);
 }
 

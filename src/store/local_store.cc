@@ -215,6 +215,10 @@ class Handle final : public Store {
     return core_->options().keeps_settings ? headrace::check_settings(settings)
                                            : Store::check_settings(settings);
   }
+  const StoreTraits& traits() const noexcept override {
+    static constexpr StoreTraits kTraits{.is_local = true};
+    return kTraits;
+  }
   std::string local_directory() const override { return core_->options().local_directory; }
   std::string origin() const override { return core_->options().origin; }
   void append_metrics(MetricList& out) const override {
