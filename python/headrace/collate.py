@@ -8,6 +8,7 @@ dtype that all its values fit into; an empty list has that of the others.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -67,10 +68,16 @@ def _arrays(samples: Sequence[Sample], name: str) -> list[npt.NDArray[Any]]:
     return _column(samples, name)[0]
 
 
-def _common_dtype(arrays: list[npt.NDArray[Any]], name: str) -> np.dtype[Any]:
-    """Of all of them; InvalidArgumentError where it would round whole numbers."""
+def _common_dtype(samples: Sequence[Sample], arrays: list[npt.NDArray[Any]], name: str) -> np.dtype[Any]:
+    """Of all of them; InvalidArgumentError where it would round whole numbers, or one is masked."""
     dtype: np.dtype[Any] = np.result_type(*{array.dtype for array in arrays})
     for row, array in enumerate(arrays):
+        value = samples[row][name]
+        if isinstance(value, np.ma.MaskedArray) and np.any(value.mask):
+            raise InvalidArgumentError(
+                f"column {name!r}, sample {row} of the batch, has masked numbers, whose mask would be lost: "
+                "fill them first"
+            )
         if array.dtype.kind not in "iu" or dtype.kind in "iu":
             continue
         with np.errstate(invalid="ignore"):
@@ -141,10 +148,11 @@ class _Pad:
     def __call__(self, samples: list[Sample]) -> dict[str, Any]:
         columns = _others(samples, self.names)
         for name in self.names:
-            columns.update(self._padded(name, *_column(samples, name, self.value)))
+            columns.update(self._padded(samples, name))
         return columns
 
-    def _padded(self, name: str, arrays: list[npt.NDArray[Any]], bits: str) -> dict[str, Any]:
+    def _padded(self, samples: list[Sample], name: str) -> dict[str, Any]:
+        arrays, bits = _column(samples, name, self.value)
         shapes = {array.shape[1:] for array in arrays}
         if len(shapes) > 1:
             raise InvalidArgumentError(
@@ -160,7 +168,7 @@ class _Pad:
                 f"column {name!r} has a value of {longest}, and length={length}: raise it, or give "
                 "truncate=True"
             )
-        dtype = _common_dtype(arrays, name)
+        dtype = _common_dtype(samples, arrays, name)
         filling = _filling(self.value, dtype, bits, "value")
         padded = np.full((len(arrays), length, *arrays[0].shape[1:]), filling, dtype)
         lengths = np.array([min(len(array), length) for array in arrays], np.int64)
@@ -200,9 +208,13 @@ class _Nested:
         columns = _others(samples, self.names)
         for name in self.names:
             arrays, bits = _column(samples, name)
+            dtype = _common_dtype(samples, arrays, name)
+            kind = torch.as_tensor(_viewed(np.empty(0, dtype), bits)).dtype
             tensors = [
-                s[name] if is_tensor(s[name]) else torch.as_tensor(_viewed(a, bits))
-                for s, a in zip(samples, arrays, strict=True)
+                sample[name].to(kind)
+                if is_tensor(sample[name])
+                else torch.as_tensor(_viewed(np.ascontiguousarray(array, dtype), bits))
+                for sample, array in zip(samples, arrays, strict=True)
             ]
             offsets = torch.tensor([0, *np.cumsum([len(array) for array in arrays])])
             columns[name] = torch.nested.nested_tensor_from_jagged(torch.cat(tensors), offsets)
@@ -268,16 +280,16 @@ def _best_fit(lengths: list[int], length: int) -> list[list[_Piece]]:
         for begin in range(0, total, length)
     ]
     rows: list[list[_Piece]] = []
-    rooms: list[int] = []
+    rooms: list[tuple[int, int]] = []  # What is left of each row, and its number, in order.
     for piece in sorted(pieces, key=lambda each: -each.length):
-        fits = [row for row, room in enumerate(rooms) if room >= piece.length]
-        if not fits:
+        at = bisect.bisect_left(rooms, (piece.length, 0))
+        if at == len(rooms):
+            room, row = length, len(rows)
             rows.append([])
-            rooms.append(length)
-            fits = [len(rows) - 1]
-        row = min(fits, key=rooms.__getitem__)
+        else:
+            room, row = rooms.pop(at)
         rows[row].append(piece)
-        rooms[row] -= piece.length
+        bisect.insort(rooms, (room - piece.length, row))
     return rows
 
 
@@ -297,7 +309,7 @@ class _Pack:
             raise InvalidArgumentError(f"column {self.name!r} has values of several axes; documents have one")
         rows = _METHODS[self.method]([len(document) for document in documents], self.length)
         shape = len(rows), self.length
-        dtype = _common_dtype(documents, self.name)
+        dtype = _common_dtype(samples, documents, self.name)
         tokens = np.full(shape, _filling(self.pad_token, dtype, bits, "pad_token"), dtype)
         segments, positions, numbers = (
             np.zeros(shape, np.int32),

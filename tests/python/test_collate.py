@@ -86,6 +86,26 @@ def test_an_empty_list_makes_no_floats_of_a_jagged_tensor() -> None:
     assert [part.tolist() for part in made["v"].unbind()] == [[2**60 + 1], [], [5]]
 
 
+def test_jagged_tensors_have_a_dtype_that_all_values_fit_into() -> None:
+    torch = pytest.importorskip("torch")
+    wide = 2**24 + 1  # float32, which torch.cat() takes of both, does not have it.
+    for values in ([[wide], torch.tensor([0.5])], [torch.tensor([wide]), np.array([0.5], np.float32)]):
+        made = collate.nested("v")(column_of(*values))
+        assert [part.tolist() for part in made["v"].unbind()] == [[wide], [0.5]]
+    with pytest.raises(hr.InvalidArgumentError, match="would round"):
+        collate.nested("v")(column_of(torch.tensor([2**53 + 1]), [0.5]))
+    made = collate.nested("v")(column_of(np.arange(4)[::-1], [7]))
+    assert [part.tolist() for part in made["v"].unbind()] == [[3, 2, 1, 0], [7]]
+
+
+@pytest.mark.parametrize("make", [collate.pad("v"), collate.pack("v", length=4), collate.nested("v")])
+def test_masks_of_values_are_not_lost(make: Any) -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(hr.InvalidArgumentError, match="sample 1 of the batch, has masked numbers"):
+        make(column_of([1], np.ma.masked_array([1, 2], [False, True])))
+    make(column_of([1], np.ma.masked_array([1, 2])))
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -223,6 +243,26 @@ def test_pack_loses_and_repeats_nothing(method: str) -> None:
         if method == "best_fit" and 0 < len(sample["tokens"]) <= 16:
             assert len(np.unique(np.nonzero(made["document_rows"] == number)[0])) == 1
     assert is_there.mean() > 0.9
+
+
+def test_best_fit_takes_the_row_with_the_least_room() -> None:
+    """Against looking through all rows for each piece."""
+    random = np.random.default_rng(3)
+    for length in (1, 7, 40):
+        totals = random.integers(0, 60, 80).tolist()
+        pieces = [
+            (number, begin, min(length, total - begin))
+            for number, total in enumerate(totals)
+            for begin in range(0, total, length)
+        ]
+        rows: list[list[tuple[int, int, int]]] = []
+        for piece in sorted(pieces, key=lambda each: -each[2]):
+            rooms = [length - sum(each[2] for each in row) for row in rows]
+            fits = [row for row, room in enumerate(rooms) if room >= piece[2]]
+            if not fits:
+                rows.append([])
+            rows[min(fits, key=rooms.__getitem__, default=-1)].append(piece)
+        assert collate._best_fit(totals, length) == rows
 
 
 @pytest.fixture(scope="module")
