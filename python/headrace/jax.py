@@ -17,7 +17,7 @@ from headrace.loader.facade import Facade
 from headrace.loader.loader import Loader as _NumpyLoader
 from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.mapped import MappedLoader
-from headrace.loader.mapping.tensors import walk
+from headrace.loader.mapping.tensors import as_dtype, walk
 from headrace.loader.options import loader_names
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Loader(Mappable["Loader"], Facade):
     CPUs arrays may lie in it. Other columns stay lists, and ``ids`` numpy's int64: of this process's rows.
     Without ``jax_enable_x64`` whole numbers of 64 bits become such of 32, and floats too, as everywhere in
     JAX; whole numbers that do not fit are an error. Columns of bfloat16 have that dtype. Functions of
-    :meth:`map` get numpy arrays.
+    :meth:`map` get numpy arrays, those of bfloat16 with that dtype too (``ml_dtypes``, which JAX brings).
 
     :param sharding: a ``NamedSharding`` whose first axis splits the samples. Arrays are then those of the
         global batch (``batch_size`` times the processes, or times the parts where processes have the same
@@ -161,8 +161,11 @@ class Loader(Mappable["Loader"], Facade):
     def _mapped(self, step: Step, place: Where) -> Loader:
         mapped = object.__new__(type(self))
         vars(mapped).update(vars(self))
-        mapped._loader = self._loader._mapped(step, place)
-        mapped._bfloat16 = frozenset()  # What functions make is theirs.
+        if isinstance(self._loader, MappedLoader):
+            mapped._loader = self._loader._mapped(step, place)
+        else:
+            mapped._loader = MappedLoader(self._loader, (step,), place, bfloat16_dtype=_BFLOAT16)
+        mapped._bfloat16 = frozenset()  # Functions have seen numbers, and what they make is theirs.
         return mapped
 
     def __iter__(self) -> Iterator[Any]:
@@ -174,20 +177,11 @@ class Loader(Mappable["Loader"], Facade):
     def _converted(self, batch: Any) -> Any:
         if not isinstance(batch, Batch):
             return walk(batch, self._array)
-        columns = {
-            name: self._bits(value) if name in self._bfloat16 else self._array(value)
-            for name, value in batch.items()
-        }
-        made = Batch(columns)
+        columns = as_dtype(batch, self._bfloat16, _BFLOAT16)
+        made = Batch({name: self._array(value) for name, value in columns.items()})
         made.ids, made.mask = batch.ids.copy(), self._array(batch.mask)
         made.replaced, made.epoch, made.index = batch.replaced, batch.epoch, batch.index
         return made
-
-    def _bits(self, value: Any) -> Any:
-        """Of a column that comes as bits of bfloat16."""
-        return self._array(
-            walk(value, lambda each: each.view(_BFLOAT16) if isinstance(each, np.ndarray) else each)
-        )
 
     def _array(self, value: Any) -> Any:
         is_known = (

@@ -236,7 +236,7 @@ def _column(batch: Mapping[str, Any], name: str) -> npt.NDArray[Any]:
         value, lacking = to_bits(value)
         if lacking:
             raise InvalidArgumentError(f"column {name!r} is {lacking}, which numpy lacks: mix on the GPU")
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufV":
         raise InvalidArgumentError(
             f"column {name!r} is a {type(value).__name__}; expected one array (give images one size with "
             "decode=)"

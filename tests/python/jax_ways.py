@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import pickle
 import sys
@@ -69,6 +70,19 @@ def double(sample: Any) -> Any:
 def mapped(job: Job) -> Any:
     with headrace.jax.Loader(job["data"], **job["options"]).map(double) as loader:
         return [report(batch, "y") for batch in loader]
+
+
+def halved(sample: Any) -> Any:
+    return {"data": sample["data"] / 2, "same": sample["data"]}
+
+
+def mapped_decoded(job: Job) -> Any:
+    """Images of a dtype, as functions in so many workers get and return them."""
+    decode = {"data": hr.decode.image(resize=(4, 4), dtype=job["image"])}
+    loader = headrace.jax.Loader(job["data"], decode=decode, **job["options"])
+    function = importlib.import_module("jax_ways").halved  # Not of the main program: workers import it.
+    with loader.map(function, workers=job["workers"]) as mapped:
+        return [[report(batch, name) for name in ("data", "same")] for batch in mapped]
 
 
 def decoded(job: Job) -> Any:
@@ -155,7 +169,18 @@ def failed(job: Job) -> Any:
 
 WAYS = {
     way.__name__: way
-    for way in (alone, resumed, pickled, mapped, failed, decoded, looked_up, sharded, error_of)
+    for way in (
+        alone,
+        resumed,
+        pickled,
+        mapped,
+        mapped_decoded,
+        failed,
+        decoded,
+        looked_up,
+        sharded,
+        error_of,
+    )
 }
 
 if __name__ == "__main__":

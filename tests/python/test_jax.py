@@ -121,6 +121,18 @@ def test_bfloat16_is_its_own_dtype(ask: Asker, tmp_path: Path) -> None:
     assert np.allclose(batch["values"], 0.2, rtol=2**-8)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_functions_see_bfloat16_as_numbers(ask: Asker, tmp_path: Path, workers: int) -> None:
+    ask.data = tmp_path / "images"
+    ask.data.mkdir()
+    Image.new("L", (4, 4), 51).save(ask.data / "a.png")
+    options = {"format": "raw", "batch_size": 1, "memory": "16MiB"}
+    ((half, same),) = ask("mapped_decoded", image="bfloat16", workers=workers, options=options)
+    assert (half["dtype"], same["dtype"]) == ("bfloat16", "bfloat16")
+    assert np.allclose(same["values"], 0.2, rtol=2**-8)
+    assert np.array_equal(np.array(half["values"]) * 2, same["values"])
+
+
 @pytest.mark.parametrize(
     ("mesh", "spec", "shards"),
     [([4, 1], ["data"], 4), ([2, 2], ["data"], 2), ([2, 2], [["data", "model"]], 4), ([1, 4], [None], 1)],

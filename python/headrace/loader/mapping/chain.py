@@ -16,7 +16,7 @@ from headrace.loader.mapping.randomness import Randomness
 from headrace.loader.mapping.rows import About, assemble, make_batch, split
 from headrace.loader.mapping.stack import Allocate, stack
 from headrace.loader.mapping.steps import Plan, Step
-from headrace.loader.mapping.tensors import as_tensors
+from headrace.loader.mapping.tensors import as_dtype, as_tensors
 
 __all__ = ["Bad", "Chain", "Done", "StepError"]
 
@@ -80,7 +80,7 @@ class Chain:
         """Raises StepError where a function failed, and nothing stands in for its sample."""
         about = About.of(batch)
         bad: list[Bad] = []
-        value: Any = self._with_tensors(batch)
+        value: Any = self._as_seen(batch)
         for run in self._runs:
             if run[0][1].per == "sample":
                 samples = _Samples(split(value, len(about.ids)), about)
@@ -97,10 +97,15 @@ class Chain:
             value = self._as_batch(value, about)
         return Done(value, False, bad)
 
-    def _with_tensors(self, batch: Batch) -> Batch:
-        if not self._plan.is_torch:
+    def _as_seen(self, batch: Batch) -> Batch:
+        """With tensors, or the dtype of those columns that come as bits."""
+        plan = self._plan
+        if plan.is_torch:
+            columns = as_tensors(batch, plan.bfloat16, plan.widens)
+        elif plan.bfloat16_dtype is not None:
+            columns = as_dtype(batch, plan.bfloat16, plan.bfloat16_dtype)
+        else:
             return batch
-        columns = as_tensors(batch, self._plan.bfloat16, self._plan.widens)
         return make_batch(self._batch_type, columns, About.of(batch))
 
     def _as_batch(self, value: Mapping[str, Any], about: About) -> Batch:

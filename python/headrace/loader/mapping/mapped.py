@@ -78,9 +78,10 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         place: Where,
         batch_type: type[Batch] = Batch,
         widens: bool = False,
+        bfloat16_dtype: Any = None,
     ) -> None:
         self._loader, self._steps, self._place = loader, steps, place
-        self._batch_type, self._widens = batch_type, widens
+        self._batch_type, self._widens, self._bfloat16_dtype = batch_type, widens, bfloat16_dtype
         self._lock = threading.RLock()
         self._executor: Executor | None = None
         self._ahead: deque[Ahead] = deque()
@@ -100,11 +101,15 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
 
     def __reduce__(self) -> Any:
         """The loader, with the position behind what was delivered, and the functions."""
-        return MappedLoader, (self._loader, self._steps, self._place, self._batch_type, self._widens)
+        return MappedLoader, (self._loader, self._steps, self._place, *self._forms())
 
     def _mapped(self, step: Step, place: Where) -> MappedLoader:
         steps = (*self._steps, step)
-        return MappedLoader(self._loader, steps, self._place.joined(place), self._batch_type, self._widens)
+        return MappedLoader(self._loader, steps, self._place.joined(place), *self._forms())
+
+    def _forms(self) -> tuple[type[Batch], bool, Any]:
+        """What functions see."""
+        return self._batch_type, self._widens, self._bfloat16_dtype
 
     @property
     def _may_skip(self) -> bool:
@@ -120,6 +125,7 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
             self._batch_type,
             options.on_bad_sample == "replace",
             self._loader._bfloat16_columns,
+            self._bfloat16_dtype,
             self._widens,
             self._loader._native.columns(),
             options.for_engine()["to_arrow"],

@@ -47,6 +47,8 @@ class Plan(NamedTuple):
     """A sample whose function fails is replaced; else that is an error."""
     bfloat16: frozenset[str] = frozenset()
     """Columns whose values are such numbers, which numpy lacks: tensors of functions have the dtype."""
+    bfloat16_dtype: Any = None
+    """What arrays of functions have in place of the bits of such columns, where somebody has it: JAX."""
     widens: bool = False
     """Tensors of functions have signed numbers of twice the bits for uint16 and uint32."""
     columns: Sequence[tuple[Any, ...]] = ()

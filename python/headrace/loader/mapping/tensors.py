@@ -10,6 +10,7 @@ import numpy as np
 
 __all__ = [
     "as_arrays",
+    "as_dtype",
     "as_tensors",
     "is_tensor",
     "to_bfloat16",
@@ -107,6 +108,16 @@ def to_bfloat16(part: Any) -> Any:
     tensor = to_tensor(part)
     is_bits = isinstance(tensor, torch.Tensor) and tensor.dtype == torch.uint16
     return tensor.view(torch.bfloat16) if is_bits else tensor
+
+
+def as_dtype(columns: Mapping[str, Any], chosen: Collection[str], dtype: Any) -> dict[str, Any]:
+    """Columns of the engine's, the chosen ones as arrays of this dtype over the same memory, also within
+    lists."""
+
+    def viewed(part: Any) -> Any:
+        return part.view(dtype) if isinstance(part, np.ndarray) else part
+
+    return {name: walk(column, viewed) if name in chosen else column for name, column in columns.items()}
 
 
 def as_tensors(columns: Mapping[str, Any], bfloat16: Collection[str], widens: bool) -> dict[str, Any]:
