@@ -140,6 +140,43 @@ def test_a_run_goes_on_with_the_same_pixels_on_other_ranks(world: Any, kind: str
     assert len(found) == GLOBAL_BATCH
 
 
+@pytest.mark.filterwarnings("ignore:.*Bad samples are replaced")
+@pytest.mark.parametrize(
+    ("form", "options"), [("JPEG", {}), ("JPEG", {"progressive": True}), ("PNG", {}), ("TIFF", {})]
+)
+def test_what_a_crop_shows_does_not_decide_what_is_bad(
+    tmp_path: Path, form: str, options: dict[str, Any]
+) -> None:
+    """Files that end early, of which the crops of some epochs lie above the end: they are replaced in each
+    epoch, whether the loader has met them before or not."""
+    broken = {2, 11, 17}
+    for i in range(20):
+        file = saved(photograph(200, 200, i), form, **options)
+        (tmp_path / f"{i:03}.bin").write_bytes(file[: len(file) * 7 // 10] if i in broken else file)
+    crops = {"random_resized_crop": 8, "scale": (0.02, 0.1)}
+
+    def run() -> Any:
+        decode = {"data": hr.decode.image(**crops)}
+        return hr.Loader(
+            tmp_path,
+            batch_size=4,
+            seed=5,
+            index_cache="",
+            on_bad_sample="replace",
+            decode=decode,
+            rank=0,
+            world_size=1,
+        )
+
+    with run() as one:
+        for epoch in range(4):
+            seen = [(rows_of(batch), batch.replaced) for batch in one]
+            with run() as fresh:
+                fresh.reset(epoch)
+                assert [(rows_of(batch), batch.replaced) for batch in fresh] == seen
+            assert {planned for _, replaced in seen for planned in replaced.values()} == broken
+
+
 MIX = transforms.one_of(
     transforms.mixup("data", "label", classes=CLASSES, alpha=1.0),
     transforms.cutmix("data", "label", classes=CLASSES),

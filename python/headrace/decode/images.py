@@ -57,7 +57,7 @@ def image(
     :param crop: the middle, ``(height, width)`` or a number for a square; zeros where the image is smaller.
     :param random_crop: the same, anywhere.
     :param random_resized_crop: torchvision's ``RandomResizedCrop`` with ``scale`` (of the area) and ``ratio``
-        (width by height). Of a JPEG only what the crop needs is decoded.
+        (width by height). Of a JPEG only what the crop needs becomes pixels.
     :param flip: left and right are exchanged, with this probability; True: 0.5.
     :param vertical_flip: top and bottom likewise.
     :param pad: zeros around the image in pixels: of all sides, or left, top, right, bottom.

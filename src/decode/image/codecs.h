@@ -4,7 +4,9 @@
 /// of a region. image_file.cc has the table of them.
 ///
 /// parse_*_header(): errors kCorrupt, kUnsupported. decode_*(): `header` is that of the same bytes;
-/// errors kCorrupt, kUnsupported, kExhausted.
+/// errors kCorrupt, kUnsupported, kExhausted. Whether a file is corrupt does not depend on the
+/// region: what a random crop shows must not decide which samples are bad. So the pixels behind it
+/// are gone over as well, but where files may end early.
 ///
 /// Threads: functions.
 #include <span>
@@ -15,8 +17,7 @@
 namespace headrace::detail {
 
 /// JPEG by libjpeg-turbo. The header is the markers up to the first scan; kUnsupported: a process
-/// or depth that is not decoded. Decodes no more columns than the region takes, and nothing behind
-/// its last row: what is broken there is not seen.
+/// or depth that is not decoded. Makes pixels of no more columns and rows than the region takes.
 bool looks_like_jpeg(std::span<const std::byte> bytes) noexcept;
 Result<ImageHeader> parse_jpeg_header(std::span<const std::byte> bytes);
 Status decode_jpeg(std::span<const std::byte> bytes, const ImageHeader& header,

@@ -198,6 +198,19 @@ Status write_window(std::span<const std::byte> value, const ImageHeader& header,
   return status;
 }
 
+/// Whether it could be decoded, where nothing of it is shown.
+Status check_whole(std::span<const std::byte> value, const ImageHeader& header,
+                   const ImageOptions& options) {
+  class Nowhere final : public RowSink {
+   public:
+    void take(const Rows&) noexcept override {}
+  } nowhere;
+  CodecRequest request{.region = {.width = 1, .height = 1}};
+  request.mode = options.mode;
+  request.allows_truncated = options.allows_truncated;
+  return decode_rows(value, header, request, nowhere);
+}
+
 /// Everything but augmentations, into `out`.
 Status write_plain(std::span<const std::byte> value, const ImageHeader& header,
                    const ImageOptions& options, const ImagePlan& plan, std::byte* out) {
@@ -205,7 +218,7 @@ Status write_plain(std::span<const std::byte> value, const ImageHeader& header,
   if (!writer.is_ready()) return no_memory();
   CanvasRows rows(plan, channel_count(options.mode), writer);
   rows.write_rest();
-  if (plan.window.width == 0 || plan.window.height == 0) return {};
+  if (plan.window.width == 0 || plan.window.height == 0) return check_whole(value, header, options);
   return write_window(value, header, options, plan, rows);
 }
 

@@ -22,8 +22,8 @@
 namespace headrace::detail {
 namespace {
 
-/// Another one as soon as the same options give other pixels than before.
-constexpr int kPixelsVersion = 2;
+/// Another one as soon as the same options give other pixels than before, or refuse other files.
+constexpr int kPixelsVersion = 3;
 
 bool is_random(const ImageOptions& options) noexcept {
   return options.is_crop_random || options.random_resized_crop || options.horizontal_flip > 0 ||

@@ -125,6 +125,18 @@ void give_rows(Job& job, const CodecRequest& request, const Strip& strip, RowSin
   }
 }
 
+/// Goes over what comes behind the region, so that a file that is broken there is found broken
+/// whatever is shown of it. Of several scans all have been read by then.
+void read_rest(jpeg_decompress_struct& from, const Strip& strip) {
+  if (jpeg_has_multiple_scans(&from) != 0) return;
+  const std::uint32_t left = from.output_height - from.output_scanline;
+  if (left == 0) return;
+  // To skip all of them would be to read none.
+  if (left > 1) jpeg_skip_scanlines(&from, left - 1);
+  JSAMPROW last = strip.rows;
+  jpeg_read_scanlines(&from, &last, 1);
+}
+
 /// Whether libjpeg smooths over blocks, as it does where a progressive file lacks scans: then each
 /// block depends on its neighbours, and they on all columns.
 bool is_smoothed(const jpeg_decompress_struct& from) noexcept {
@@ -172,6 +184,7 @@ Status run(Job& job, std::span<const std::byte> bytes, const ImageHeader& header
   if (strip.rows == nullptr) return {Code::kExhausted, "JPEG: no memory for its rows"};
   if (request.region.y > 0) jpeg_skip_scanlines(&from, request.region.y);
   give_rows(job, request, strip, sink);
+  if (!request.allows_truncated) read_rest(from, strip);
   return {};
 }
 

@@ -110,13 +110,15 @@ struct Buffers {
   std::uint8_t* out = nullptr;
 };
 
-void give_rows(Job& job, PixelForm form, const CodecRequest& request, const Buffers& buffers,
-               RowSink& sink) {
+/// Of `height` rows; those behind the region only where the file may not end early.
+void give_rows(Job& job, PixelForm form, std::uint32_t height, const CodecRequest& request,
+               const Buffers& buffers, RowSink& sink) {
   const Rect& region = request.region;
   const std::size_t stride = std::size_t{region.width} * channel_count(request.mode);
-  for (std::uint32_t y = 0; y < region.y + region.height; ++y) {
+  const std::uint32_t end = region.y + region.height;
+  for (std::uint32_t y = 0; y < (request.allows_truncated ? end : height); ++y) {
     png_read_row(job.png, buffers.stored, nullptr);
-    if (y < region.y) continue;
+    if (y < region.y || y >= end) continue;
     const std::uint8_t* from = buffers.stored + std::size_t{region.x} * channel_count(form);
     convert_pixels(form, request.mode, from, region.width, buffers.out);
     sink.take({buffers.out, stride, 1});
@@ -173,7 +175,7 @@ bool run(Job& job, const ImageHeader& header, const CodecRequest& request, Progr
   if (setjmp(job.stop) != 0) return false;
   if (!begin(job, header, request, progress)) png_error(job.png, "no memory for its rows");
   if (progress.passes == 1) {
-    give_rows(job, progress.form, request, progress.buffers, sink);
+    give_rows(job, progress.form, header.size.height, request, progress.buffers, sink);
   } else {
     read_interlaced(job, progress.passes, header.size, progress.row_bytes, progress.buffers.stored);
   }

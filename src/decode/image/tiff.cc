@@ -109,7 +109,8 @@ bool find_row_form(TIFF* tiff, PixelForm& form) {
   return is_grey || is_color;
 }
 
-/// Rows that are stored one after the other. What comes behind the region is not read.
+/// Rows that are stored one after the other. What comes behind the region is read only where the
+/// file may not end early.
 Status give_rows(TIFF* tiff, PixelForm form, const ImageHeader& header, const CodecRequest& request,
                  RowSink& sink) {
   const std::size_t row_bytes = std::size_t{header.size.width} * channel_count(form);
@@ -121,12 +122,13 @@ Status give_rows(TIFF* tiff, PixelForm form, const ImageHeader& header, const Co
   std::uint8_t* out = thread_scratch().take(ScratchUse::kRows, stride + kRowPadding);
   if (stored == nullptr || out == nullptr)
     return {Code::kExhausted, "TIFF: no memory for its rows"};
-  for (std::uint32_t y = 0; y < region.y + region.height; ++y) {
+  const std::uint32_t end = region.y + region.height;
+  for (std::uint32_t y = 0; y < (request.allows_truncated ? end : header.size.height); ++y) {
     if (TIFFReadScanline(tiff, stored, y, 0) != 1) {
       if (!request.allows_truncated) return corrupt("its pixels are corrupt or end early");
       std::memset(stored, 128, row_bytes);
     }
-    if (y < region.y) continue;
+    if (y < region.y || y >= end) continue;
     convert_pixels(form, request.mode, stored + std::size_t{region.x} * channel_count(form),
                    region.width, out);
     sink.take({out, stride, 1});

@@ -137,6 +137,39 @@ TEST(Truncated, PngsLoseOneRowToAMissingChecksum) {
     EXPECT_GE(count_there(file, file.size() - lost), kSize.height - 1) << lost;
 }
 
+/// The verdict on a file must not depend on what a random crop shows of it: in another epoch, or on
+/// another rank, it would be another.
+TEST(Truncated, FilesAreBadWhateverIsShownOfThem) {
+  const Pixels pixels = noise_of(3);
+  const std::string files[] = {testing::make_jpeg(pixels, kSize),
+                               testing::make_jpeg(pixels, kSize, {.is_progressive = true}),
+                               testing::make_jpeg(pixels, kSize, {.orientation = 6}),
+                               testing::make_png(pixels, kSize),
+                               webp_of(pixels, true),
+                               gif_of(kSize.width, kSize.height, false)};
+  ImageOptions small;
+  small.crop = ImageSize{8, 8};
+  small.is_crop_random = true;
+  ImageOptions resized;
+  resized.random_resized_crop = ImageSize{8, 8};
+  resized.scale = {0.01, 0.1};
+  ImageOptions outside = small;
+  outside.pad = {200, 200, 200, 200};  // Of some crops nothing is of the image.
+  for (const std::string& file : files) {
+    for (ImageOptions options : {small, resized, outside}) {
+      for (std::uint64_t key = 0; key < 20; ++key) {
+        EXPECT_TRUE(testing::decode_value(options, file, key)) << key;
+        for (const std::size_t percent : {30U, 60U, 95U}) {
+          const auto cut =
+              testing::decode_value(options, file.substr(0, file.size() * percent / 100), key);
+          ASSERT_FALSE(cut) << key << ", " << percent << " %";
+          EXPECT_EQ(cut.error().code(), Code::kCorrupt);
+        }
+      }
+    }
+  }
+}
+
 TEST(Truncated, LosslessWebPsShowTheirRows) { expect_rows(webp_of(noise_of(3), true), 24); }
 
 TEST(Truncated, LossyWebPsShowTheirRows) { expect_rows(webp_of(noise_of(3), false), 48); }
