@@ -429,7 +429,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             "be kept. `headrace cache pin DIR` lists the pins, --remove takes one away; or raise "
             "cache_limit=. This is said once.",
             RuntimeWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
 
     def _check_memory(self) -> None:
@@ -454,7 +454,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         warnings.warn(
             f"{self._dataset.url}: memory={self._options.memory!r} {what}. This is said once.",
             RuntimeWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
 
     def _warn(self) -> None:
@@ -469,7 +469,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             'stats()["loader.replaced_samples"] count them, `headrace verify --quarantine` finds them all. '
             "This is said once.",
             RuntimeWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
 
     def __len__(self) -> int:
