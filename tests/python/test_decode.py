@@ -480,6 +480,16 @@ def test_sounds(members: Path, open_loader: Any) -> None:
         (lambda: hr.decode.ndarray(">f4", 3), "'?>f4'? is big-endian"),
         (lambda: hr.decode.npy(">i2", 3), "is big-endian"),
         (lambda: hr.decode.npy("float32"), "both, or neither"),
+        (lambda: hr.decode.ndarray("f4", (2.7, 3)), r"shape=\(2.7, 3\): expected a whole number"),
+        (lambda: hr.decode.ndarray("f4", "23"), "shape='23': expected a whole number"),
+        (lambda: hr.decode.npy("f4", (3, -1)), "a side below 1"),
+        (lambda: hr.decode.feature("int64", -1), "a side below 1"),
+        (lambda: hr.decode.feature("int64", "12"), "shape='12': expected a whole number"),
+        (lambda: hr.decode.image(augment=(2, 9, 1)), r"expected \(operations, magnitude\)"),
+        (lambda: hr.decode.audio(frames=0), "frames=0: expected a whole number from 1"),
+        (lambda: hr.decode.audio(frames=2.5), "frames=2.5: expected a whole number"),
+        (lambda: hr.decode.audio(channels=0), "channels=0: expected a whole number from 1"),
+        (lambda: hr.decode.audio(sample_rate=-1), "sample_rate=-1: expected a whole number"),
     ],
 )
 def test_mistakes_show_where_they_are_written(make: Any, message: str) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace import _native
+from headrace.base.units import whole_number
 from headrace.decode.decoding import Decoding
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["audio", "json", "ndarray", "npy", "npz", "text"]
+__all__ = ["audio", "json", "ndarray", "npy", "npz", "sides_of", "text"]
 
 
 def text() -> Decoding:
@@ -70,8 +72,11 @@ def audio(
     :param mono: the mean of all channels, as one.
     :param sample_rate: in Hz; a file with another one is a bad sample. Nothing is resampled.
     """
-    if frames is not None and frames < 1:
-        raise InvalidArgumentError(f"frames={frames}: expected at least 1, or None")
+    if frames is not None:
+        frames = whole_number("frames", frames, 33, least=1)
+    channels = whole_number("channels", channels, 32, least=1, most=1024)
+    if sample_rate is not None:
+        sample_rate = whole_number("sample_rate", sample_rate, 31, least=1)
     arguments = {"frames": frames, "channels": channels, "mono": mono, "sample_rate": sample_rate}
     defaults = audio.__kwdefaults__ or {}
     given = {name: value for name, value in arguments.items() if value != defaults[name]}
@@ -89,7 +94,16 @@ def _type(name: str, dtype: Any, shape: int | Sequence[int]) -> tuple[Any, tuple
             f"{name}: dtype {kind.str} is big-endian, values here are little-endian; take the bytes as they "
             "are, or npy()"
         )
-    sides = (shape,) if isinstance(shape, int) else tuple(int(side) for side in shape)
+    return kind, sides_of(name, shape)
+
+
+def sides_of(name: str, shape: int | Sequence[int]) -> tuple[int, ...]:
+    """A shape's sides. Raises InvalidArgumentError, in the name of who was given it, for other than whole
+    numbers from 1 on."""
+    try:
+        sides = tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))
+    except TypeError:
+        raise InvalidArgumentError(f"{name}: shape={shape!r}: expected a whole number or several") from None
     if any(side < 1 for side in sides):
         raise InvalidArgumentError(f"{name}: shape {sides} has a side below 1")
-    return kind, sides
+    return sides

@@ -206,5 +206,7 @@ def _augment(value: str | tuple[int, int] | None) -> tuple[int, int]:
         raise InvalidArgumentError(
             f"augment={value!r} is unknown; there are randaugment and (operations, magnitude)"
         )
+    if len(value) != 2:
+        raise InvalidArgumentError(f"augment={value!r}: expected (operations, magnitude)")
     operations, magnitude = value
     return operations, magnitude

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headrace import _native
-from headrace.decode.arrays import text
+from headrace.decode.arrays import sides_of, text
 from headrace.decode.decoding import Decoding
 from headrace.errors import InvalidArgumentError
 
@@ -48,7 +48,7 @@ def feature(
         )
     if shape is None:
         return Feature(kind, None, default)
-    return Feature(kind, (shape,) if isinstance(shape, int) else tuple(map(int, shape)), default)
+    return Feature(kind, sides_of("feature()", shape), default)
 
 
 def tf_example(features: Mapping[str, str | Decoding | Feature]) -> Decoding:
@@ -112,8 +112,6 @@ def _number_default(name: str, what: Feature) -> bytes | None:
             f"tf_example: feature {name!r} has any number of values, so none where it is missing: leave out "
             "default="
         )
-    if any(side < 1 for side in what.shape):
-        raise InvalidArgumentError(f"tf_example: feature {name!r}: shape {what.shape} has a side below 1")
     try:
         values = np.asarray(what.default)
         exact = values.astype(str(what.kind))

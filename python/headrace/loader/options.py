@@ -87,6 +87,9 @@ class Options(NamedTuple):
         for name in ("shuffle", "keep_in_memory", "progress"):
             if getattr(self, name) not in (True, False):
                 raise InvalidArgumentError(f"{name}={getattr(self, name)!r}: expected True or False")
+        for name in ("epoch_end", "on_bad_sample", "cache_decoded"):  # The engine knows which there are.
+            if not isinstance(getattr(self, name), str):
+                raise InvalidArgumentError(f"{name}={getattr(self, name)!r}: expected a str")
         is_number = isinstance(self.read_timeout, int | float) and not isinstance(self.read_timeout, bool)
         if not is_number or not 0 < self.read_timeout <= 365 * 86400:
             raise InvalidArgumentError(
