@@ -105,6 +105,8 @@ def _filling(value: Any, dtype: np.dtype[Any], bits: str, what: str) -> Any:
             if given.dtype.kind == "f" and made.dtype.kind in "fc":
                 # Types without an infinity have their largest number for what is too large.
                 is_same = (np.isfinite(given) == np.isfinite(made)) & ~(np.abs(made) * 2 < np.abs(given))
+            elif (given.dtype.kind in "US") != (made.dtype.kind in "US"):
+                is_same = np.False_  # numpy makes "0" of 0.
             else:
                 is_same = made.astype(given.dtype) == given
     except (TypeError, ValueError, OverflowError):

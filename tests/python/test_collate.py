@@ -140,6 +140,7 @@ def test_values_fill_up_along_their_first_axis_alone() -> None:
         ("int8", 300),
         ("float16", 1e6),
         ("int64", None),
+        ("<U3", 0),
     ],
 )
 def test_a_filling_value_that_the_column_has_not_is_an_error(dtype: str, value: Any) -> None:
@@ -147,6 +148,11 @@ def test_a_filling_value_that_the_column_has_not_is_an_error(dtype: str, value: 
         collate.pad("v", value=value)(column_of(np.ones(2, dtype)))
     with pytest.raises(hr.InvalidArgumentError, match=f"pad_token={value!r} is no {dtype}"):
         collate.pack("v", length=4, pad_token=value)(column_of(np.ones(2, dtype)))
+
+
+def test_text_is_filled_up_with_text() -> None:
+    made = collate.pad("v", value="-")(column_of(["a", "bc"], ["d"]))
+    assert made["v"].tolist() == [["a", "bc"], ["d", "-"]]
 
 
 def test_filling_values_may_be_rounded_fractions() -> None:
