@@ -223,6 +223,19 @@ def test_stacking_makes_arrays_of_numbers() -> None:
     assert stack([np.uint64(2**60 + 1), np.uint64(1)]).tolist() == [2**60 + 1, 1]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [None, 0, 0.0, False, "", b"", {}, 5, "a", {"a": 1}, np.array([0]), np.array([0, 1]), np.array(0)],
+    ids=repr,
+)
+def test_lists_beside_something_else_stay_as_they_are(other: Any) -> None:
+    for values in ([[1, 2], other, [3]], [[], other], [(), (1,), other], [other, [1]]):
+        made = stack(list(values))
+        assert all(one is other for one, other in zip(made, values, strict=True))
+    assert [one.tolist() for one in stack([[1, 2], [], (3,)])] == [[1, 2], [], [3]]
+    assert stack([[], ()]) == [[], ()]
+
+
 def test_bucket_puts_samples_of_like_lengths_together() -> None:
     made = collate.bucket("tokens", 2, then=collate.pad("tokens"))(documents(9, 1, 8, 2, 1))
     assert [part["tokens_lengths"].tolist() for part in made] == [[1, 1, 2], [8, 9]]

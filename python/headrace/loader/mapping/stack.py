@@ -98,8 +98,9 @@ def stack(values: list[Any], allocate: Allocate = np.empty) -> Any:
 
 def _lists_of_numbers(values: list[Any]) -> list[Any] | None:
     """Each as an array; None where not all are lists of numbers, or all are empty."""
-    kind = next((value for value in values if type(value) not in (list, tuple) or value), None)
-    empty = None if kind is None else _numbers(kind)
+    if not all(type(value) in (list, tuple) for value in values):
+        return None  # Before any is asked whether it is empty: None, 0 and array([0]) would say so.
+    empty = _numbers(next((value for value in values if value), ()))
     if empty is None:
         return None
     found = []
