@@ -326,6 +326,25 @@ def test_files_are_as_they_are_asked_for(tmp_path: Path) -> None:
         safetensors.save_sharded(tmp_path / "x", state, fqn_to_file={"a": 1})
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a": 1, "b": "extra.safetensors"},
+        {"a": 2, "b": "model.safetensors"},
+        {"a": "model.safetensors", "b": "extra.safetensors"},
+    ],
+)
+def test_no_file_hides_the_others(files: dict[str, str | int], tmp_path: Path) -> None:
+    """Readers take model.safetensors before an index."""
+    state = {"a": torch.arange(4.0), "b": torch.arange(3.0)}
+    with pytest.raises(hr.InvalidArgumentError, match="would not see the others"):
+        safetensors.save_sharded(tmp_path, state, fqn_to_file=files)
+    assert not list(tmp_path.iterdir())
+    whole = dict.fromkeys(state, "model.safetensors")
+    assert safetensors.save_sharded(tmp_path, state, fqn_to_file=whole) == whole
+    assert_same(safetensors.load(tmp_path), state)
+
+
 def test_a_model_is_replaced_only_when_told_so(tmp_path: Path) -> None:
     safetensors.save_sharded(tmp_path, tensors(), max_shard_bytes="40kB")
     with pytest.raises(hr.ChangedError, match=r"index\.json: a model is there; overwrite=True"):

@@ -98,7 +98,13 @@ def name_files(
             )
         named = {name: fqn_to_file[name] for name in order}
         numbers = [value for value in named.values() if isinstance(value, int)]
-        return {name: _spelled(value, max(numbers, default=1)) for name, value in named.items()}
+        files = {name: _spelled(value, max(numbers, default=1)) for name, value in named.items()}
+        if SINGLE in files.values() and len(set(files.values())) > 1:
+            raise InvalidArgumentError(
+                f"fqn_to_file= has other files beside {SINGLE}, which readers take for the whole model: they "
+                "would not see the others; call it otherwise, or number all of them"
+            )
+        return files
     sizes = {array.name: array.size_bytes for array in arrays}
     numbered, number, filled = {}, 1, 0
     for name in order:

@@ -77,7 +77,8 @@ def save_sharded(
     :param state: a model, or arrays by name: torch, DTensor (FSDP2), numpy, JAX. Names that are one memory
         (tied weights) are written once, under the first of them.
     :param max_shard_bytes: of the tensors of a file; a larger tensor has a file of its own.
-    :param fqn_to_file: the file of each tensor instead: a name, or a number from 1 on.
+    :param fqn_to_file: the file of each tensor instead: a name, or a number from 1 on. ``model.safetensors``
+        only for all of them.
     :param metadata: texts, for the header of each file, besides ``format: pt``.
     :param overwrite: a model that is there is taken away first; else it is a ChangedError.
     :param check: as :class:`Checkpointer` has it: ``"auto"``, ``"read"`` or ``"none"``.
