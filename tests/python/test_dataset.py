@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 from conftest import write_mds, write_numbers
 
 import headrace as hr
+from headrace import prepare
 from headrace import sim as simulator
+from headrace.data.rows import Block, runs
 
 
 @pytest.fixture(params=["file", "s3"])
@@ -39,6 +42,50 @@ def test_numpy_integers_are_positions(dataset: hr.Dataset) -> None:
 
 def test_iteration_goes_through_all_samples(dataset: hr.Dataset) -> None:
     assert [s["x"] for s in dataset] == [7 * i + 1 for i in range(1000)]
+
+
+def lengths_of_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of the lists that hr.Dataset.read() gives from here on."""
+    lengths, read = [], hr.Dataset.read
+
+    def noting(self: hr.Dataset, positions: Any, **more: Any) -> Any:
+        lengths.append(len(positions))
+        return read(self, positions, **more)
+
+    monkeypatch.setattr(hr.Dataset, "read", noting)
+    return lengths
+
+
+def test_large_samples_are_not_all_in_memory_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their blocks may be small, and what is packed smaller."""
+    large = bytes(1 << 20)
+    for name, count in (("a", 150), ("b", 149)):
+        rows = ({"x": large, "id": i} for i in range(count))
+        prepare.write(rows, tmp_path / name, compression="zstd:1", shard_bytes="4MiB")
+    lengths = lengths_of_reads(monkeypatch)
+    with hr.Dataset(tmp_path / "a") as dataset:
+        assert [sample["id"] for sample in dataset] == list(range(150))
+    assert sum(lengths) == 150
+    assert 32 < max(lengths) <= 64
+    lengths.clear()
+    assert hr.diff(tmp_path / "a", tmp_path / "b").compared == 149
+    assert max(lengths) <= 64
+
+
+def test_runs_go_through_all_samples() -> None:
+    rng = random.Random(1)
+    for _ in range(300):
+        counts = [rng.randint(1, 9) for _ in range(rng.randint(0, 9))]
+        firsts = [sum(counts[:i]) for i in range(len(counts))]
+        sizes = [count * rng.choice([0, 1, 5, 40]) for count in counts]
+        blocks = [Block(0, *row) for row in zip(firsts, counts, sizes, sizes, strict=True)]
+        most = rng.randint(1, 12)
+        found = list(runs(blocks, most, 20))
+        assert [position for run in found for position in run] == list(range(sum(counts)))
+        each = [size / count for size, count in zip(sizes, counts, strict=True) for _ in range(count)]
+        for run in found:
+            assert 0 < len(run) <= most
+            assert sum(each[position] for position in run) <= max(20, *sizes)
 
 
 def test_columns_can_be_chosen(dataset: hr.Dataset) -> None:

@@ -11,7 +11,7 @@ from headrace.base import live
 from headrace.base.option_names import named_options
 from headrace.base.recipe import Recipe, lasting, lasting_options
 from headrace.data.index import build_index, check_place, store_index
-from headrace.data.rows import Block, BrokenShard, Column, CutEnd, Shard, Table, wrap_index
+from headrace.data.rows import Block, BrokenShard, Column, CutEnd, Shard, Table, runs, wrap_index
 from headrace.errors import ChangedError, InvalidArgumentError
 from headrace.sources.concat import open_source
 from headrace.sources.filling import check_cache_mode, copy_to_cache, without_cache
@@ -183,9 +183,8 @@ class Dataset(live.Closing):
         return self.read([index])[0]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        chunk = 256
-        for start in range(0, len(self), chunk):
-            yield from self.read(range(start, min(start + chunk, len(self))))
+        for run in runs(self.blocks, 256):
+            yield from self.read(run)
 
     def _check_chosen(self, columns: Sequence[str]) -> None:
         """What only tables leave out while reading is not asked of the others in vain."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
-__all__ = ["Block", "BrokenShard", "Column", "CutEnd", "Shard", "Table", "wrap_index"]
+__all__ = ["Block", "BrokenShard", "Column", "CutEnd", "Shard", "Table", "runs", "wrap_index"]
 
 
 class Column(NamedTuple):
@@ -88,6 +88,23 @@ class Table(Sequence[Any]):
         if isinstance(index, slice):
             return [self._row(i) for i in range(*index.indices(self._count))]
         return self._row(wrap_index(index, self._count, "row"))
+
+
+def runs(blocks: Iterable[Block], most_samples: int, most_bytes: int = 64 << 20) -> Iterator[range]:
+    """All samples in pieces of so many at most, and of no more bytes than that or one block has: what may be
+    in memory at once."""
+    first = end = filled = 0
+    for block in blocks:
+        if filled + block.raw_bytes > most_bytes and first < end:
+            yield range(first, end)
+            first, filled = end, 0
+        end, filled = block.first_sample + block.sample_count, filled + block.raw_bytes
+        while end - first >= most_samples:
+            yield range(first, first + most_samples)
+            first += most_samples
+            filled = block.raw_bytes * (end - first) // block.sample_count
+    if first < end:
+        yield range(first, end)
 
 
 def wrap_index(index: int, count: int, what: str) -> int:

@@ -419,6 +419,14 @@ class DiffReport:
 
 
 _CHUNK = 512
+_CHUNK_BYTES = 64 << 20
+
+
+def _samples_at_once(dataset: Dataset) -> int:
+    """Of how many the values are in memory at a time: some MiB of them, or a block."""
+    blocks = [block.raw_bytes for block in dataset.blocks]
+    most = max(_CHUNK_BYTES, max(blocks, default=0))
+    return max(1, min(_CHUNK, most * len(dataset) // max(sum(blocks), 1)))
 
 
 def diff(
@@ -456,7 +464,7 @@ def _diff_open(a: Dataset, b: Dataset, key: str | None, columns: list[str] | Non
         raise InvalidArgumentError(f"the datasets have no column in common: {names_a} and {names_b}")
     pairs = _pairs_by_key(a, b, key, report) if key is not None else _pairs_by_position(a, b, report)
     with progress_bar("comparing", "samples") as bar:
-        for chunk in batches(pairs, _CHUNK):
+        for chunk in batches(pairs, min(_samples_at_once(a), _samples_at_once(b))):
             _compare_chunk(a, b, chunk, columns, report, most)
             if bar is not None:
                 bar(report.compared, min(len(a), len(b)), 0)
