@@ -22,6 +22,7 @@ streaming = pytest.importorskip("streaming")
 torch = pytest.importorskip("torch")
 
 from headrace.compat import streaming as compat  # noqa: E402
+from headrace.compat.streaming._reader import StreamReader  # noqa: E402
 
 BATCH = 4
 
@@ -209,6 +210,25 @@ def build_epoch(data: list[str], epoch: int) -> list[int]:
     dataset.next_epoch = epoch
     ids: list[int] = dataset.sample_ids().tolist()
     return ids
+
+
+def test_large_samples_are_not_read_far_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in memory until the loop comes to them."""
+    with compat.MDSWriter(
+        out=str(tmp_path / "l"), columns={"id": "int", "x": "bytes"}, compression="zstd:1", size_limit="8mb"
+    ) as out:
+        for i in range(280):
+            out.write({"id": i, "x": bytes(1 << 20)})
+    lots, read = [], StreamReader.read
+
+    def noting(self: StreamReader, positions: Any) -> Any:
+        lots.append(len(positions))
+        return read(self, positions)
+
+    monkeypatch.setattr(StreamReader, "read", noting)
+    large = compat.StreamingDataset(local=str(tmp_path / "l"), batch_size=64)
+    assert [sample["id"] for sample in large] == list(range(280))
+    assert lots == [255, 25]
 
 
 def test_ranks_share_an_epoch(data: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,8 @@ from headrace.sources.order_cache import order_cache
 # Samples read ahead of the training loop at a time: enough for many requests in flight, little memory. The
 # next lot is read while this one is served.
 _LEAST_AHEAD, _MOST_AHEAD = 64, 1024
+# Of large ones fewer; not much less, since shards that are compressed are unpacked anew for each lot.
+_MOST_AHEAD_BYTES = 256 << 20
 # Batches whose ids are looked up at a time.
 _BATCHES_AT_ONCE = 1024
 # Where the data sets of this process have their files.
@@ -508,7 +510,7 @@ class StreamingDataset(Array, IterableDataset[Any]):
     def _serve(self, ids: Iterator[npt.NDArray[np.int64]]) -> Iterator[Any]:
         copies = self._copy_ahead()
         predownload = max(self.predownload or 0, 1)
-        size = predownload if copies else min(max(predownload, _LEAST_AHEAD), _MOST_AHEAD)
+        size = predownload if copies else min(max(predownload, _LEAST_AHEAD), self._most_ahead())
         try:
             yield from self._serve_lots(
                 (part[i : i + size].tolist() for part in ids for i in range(0, len(part), size)), copies
@@ -516,6 +518,10 @@ class StreamingDataset(Array, IterableDataset[Any]):
         finally:
             if copies:
                 copies.close()
+
+    def _most_ahead(self) -> int:
+        largest = max(reader.mean_bytes for reader in self._open_readers() if reader)
+        return max(min(_MOST_AHEAD, _MOST_AHEAD_BYTES // max(largest, 1)), 1)
 
     def _serve_lots(self, lots: Iterator[list[int]], copies: ShardsAhead | None) -> Iterator[Any]:
         this_pass = self._pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,6 +42,12 @@ class StreamReader:
 
     def shard_samples(self) -> list[int]:
         return [shard.sample_count for shard in self._dataset.shards]
+
+    @functools.cached_property
+    def mean_bytes(self) -> int:
+        """Of a sample, unpacked."""
+        blocks = self._dataset.blocks
+        return sum(block.raw_bytes for block in blocks) // max(len(self._dataset), 1)
 
     def read(self, positions: Sequence[int]) -> list[dict[str, Any]]:
         if self._hashes is not None:
