@@ -290,6 +290,9 @@ def test_a_source_that_cannot_be_added_leaves_the_loader_as_it_was(
             ("math", sources["math"], {"maths": 1}, None, "no source"),
             ("math", sources["math"], {"math": 1}, 2.5, "number of a global batch"),
             ("code", sources["code"], {"code": 1}, None, "already"),
+            ("math", hr.MixtureSource(sources["math"], repeat=2), {"math": 1}, None, "how much of it comes"),
+            ("math", (sources["math"], 2), {"math": 1}, None, "how much of it comes"),
+            (7, sources["math"], {"math": 1}, None, "is a text, not 7"),
         ]:
             with pytest.raises(hr.InvalidArgumentError, match=message):
                 loader.add_source(name, source, weights, at_step)  # type: ignore[arg-type]
@@ -377,6 +380,7 @@ def test_wrong_mixtures_say_why(sources: dict[str, Path]) -> None:
         ({}, {}, "at least one"),
         ({"a": (web, 1), "b": web}, {}, "weight to all"),
         ({"a": (web, -1)}, {}, "negative"),
+        ({2: (web, 1)}, {}, "is a text, not 2"),
         ({"a": hr.MixtureSource(web, weight=1, repeat=1)}, {}, "one of"),
         ({"a": hr.MixtureSource(web, repeat=1), "b": (web, 1)}, {}, "to all sources"),
         ({"a": hr.MixtureSource(web, repeat=1)}, {"samples_per_epoch": 5}, "how long"),

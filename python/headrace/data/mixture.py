@@ -211,7 +211,12 @@ class Mixture:
         given: dict[str, Any] = {
             n: (part, weight) for (n, part), weight in zip(self._mixed.parts.items(), first, strict=True)
         }
-        added = _as_source(name, source).dataset
+        added, *numbers = _as_source(name, source)
+        if any(number is not None for number in numbers):
+            raise InvalidArgumentError(
+                f"source {name!r}: the weights of a run say how much of it comes: give none of weight, "
+                "repeat and choose with it"
+            )
         given[name] = (added, 0.0)
         arguments = {
             **self._arguments,
@@ -258,6 +263,8 @@ def _checked_schedule(schedule: Any) -> list[tuple[int, Mapping[str, float]]]:
 
 
 def _as_source(name: str, value: Any) -> MixtureSource:
+    if not isinstance(name, str):
+        raise InvalidArgumentError(f"the name of a source is a text, not {name!r:.100}")
     if isinstance(value, MixtureSource):
         source = value
     elif isinstance(value, tuple):

@@ -645,7 +645,8 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         weights: Mapping[str, float],
         at_step: int | None = None,
     ) -> int:
-        """Adds a source to the mixture and changes the weights of all, as :meth:`set_weights` does."""
+        """Adds a source to the mixture and changes the weights of all, as :meth:`set_weights` does: they
+        alone say how much of it comes."""
         running, now = self._mixing(at_step)
         mixture = running.with_source(name, source, now.schedule)
         with ExitStack() as opened:
