@@ -95,6 +95,30 @@ def written(tmp_path: Path, table: Table, format: str, **options: Any) -> Path:
     return out
 
 
+@pytest.mark.parametrize("format", ["mds", "webdataset", "litdata", "parquet"])
+def test_whole_numbers_are_not_rounded(format: str, tmp_path: Path) -> None:
+    exact = [0, -5, 2**53, 2**60, -(2**63), np.int64(3), np.uint64(2**63), True]
+    wrong = [2**53 + 1, -(2**53) - 1, 2**63 - 1, np.int64(2**53 + 1), np.uint64(2**64 - 1)]
+    with writer_class(format)(tmp_path, {"x": "float64", "y": "ndarray:float64:1"}) as out:
+        for number in exact:
+            out.write({"x": number, "y": np.array([number])})
+        for number in wrong:
+            with pytest.raises(InvalidArgumentError, match="does not fit a column of float64"):
+                out.write({"x": number, "y": np.zeros(1)})
+            with pytest.raises(InvalidArgumentError, match="whole numbers that float64 has not"):
+                out.write({"x": 0.5, "y": np.array([number])})
+    with hr.Dataset(tmp_path) as dataset:
+        assert len(dataset) == len(exact)
+        if format != "webdataset":
+            assert [int(sample["x"]) for sample in dataset] == [int(number) for number in exact]
+            assert [int(sample["y"][0]) for sample in dataset] == [int(number) for number in exact]
+    column = prepare.writers.encoder("float32")
+    assert struct.unpack("<f", column(1 << 24)) == (1 << 24,)
+    assert column(0.1) == struct.pack("<f", 0.1)
+    with pytest.raises(InvalidArgumentError, match="16777217 does not fit a column of float32"):
+        column((1 << 24) + 1)
+
+
 @FEW
 @given(table=tables())
 def test_mds_bytes_are_those_of_the_reference_writer(tmp_path: Path, table: Table) -> None:

@@ -158,12 +158,21 @@ def _little(value: Any, dtype: str, shape: Sequence[int] | None = None) -> np.nd
         wider = np.can_cast(array.dtype, dtype, "safe")
         if not wider:
             raise InvalidArgumentError(f"an array of {array.dtype.name} given to a column of {dtype}")
-        array = array.astype(dtype)
+        given, array = array, array.astype(dtype)
+        if given.dtype.kind in "iu" and array.dtype.kind == "f" and _are_rounded(given, array):
+            raise InvalidArgumentError(f"whole numbers that {dtype} has not given to a column of it")
     if shape is not None and array.shape != tuple(shape):
         raise InvalidArgumentError(
             f"an array of shape {array.shape} given to a column of shape {tuple(shape)}"
         )
     return np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+
+
+def _are_rounded(numbers: np.ndarray[Any, Any], floats: np.ndarray[Any, Any]) -> bool:
+    """Whether some whole numbers are others as floats: numpy calls that safe where they have 64 bits."""
+    large = np.abs(floats) >= 2.0**53
+    pairs = zip(numbers[large].tolist(), floats[large].tolist(), strict=True)
+    return any(number != int(rounded) for number, rounded in pairs)
 
 
 def _octets(value: Any) -> Any:
@@ -222,13 +231,19 @@ def _bool_byte(value: Any) -> bytes:
 
 
 def _scalar_encoder(dtype: str) -> Callable[[Any], bytes]:
-    pack = struct.Struct(_SCALARS[dtype]).pack
+    scalar = struct.Struct(_SCALARS[dtype])
+    is_float = dtype.startswith("float")
 
     def encode(value: Any) -> bytes:
         try:
-            return pack(value)
+            packed = scalar.pack(value)
+            is_whole = is_float and isinstance(value, int | np.integer)
+            is_other = is_whole and scalar.unpack(packed)[0] != int(value)
         except (struct.error, OverflowError):
-            raise InvalidArgumentError(f"{value!r:.100} does not fit a column of {dtype}") from None
+            is_other = True
+        if is_other:
+            raise InvalidArgumentError(f"{value!r:.100} does not fit a column of {dtype}")
+        return packed
 
     return _bool_byte if dtype == "bool" else encode
 
