@@ -33,6 +33,7 @@ __all__ = [
     "differences",
     "flatten",
     "is_array",
+    "made_key",
     "only_saved",
     "overlay",
     "paths_of",
@@ -410,7 +411,7 @@ class _Rebuilding:
         if kind == "tuple":
             return tuple(self._items(value, path))
         if kind in DICTS:
-            made = {_made_key(key): self.value(each, (*path, json.dumps(key))) for key, each in value}
+            made = {made_key(key): self.value(each, (*path, json.dumps(key))) for key, each in value}
             return self._of_kind(kind, made, path)
         return self._leaf(kind, value)
 
@@ -462,8 +463,9 @@ def _torch_load(name: str, data: Any, allow_pickle: bool) -> Any:
         ) from None
 
 
-def _made_key(key: Any) -> Any:
-    return tuple(_made_key(each) for each in key["tuple"]) if isinstance(key, dict) else key
+def made_key(key: Any) -> Any:
+    """Of a dict, of what a node has for it."""
+    return tuple(made_key(each) for each in key["tuple"]) if isinstance(key, dict) else key
 
 
 def _unknown(value: Any) -> Any:

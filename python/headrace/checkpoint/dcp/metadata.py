@@ -20,7 +20,7 @@ from torch.distributed.checkpoint.metadata import (
 from headrace.checkpoint.arrays import Chunk, saved_dtype, torch_dtype
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.plan import Planned
-from headrace.checkpoint.tree import DICTS, TORCH_SAVE, Node
+from headrace.checkpoint.tree import DICTS, TORCH_SAVE, Node, made_key
 from headrace.errors import InvalidArgumentError, UnavailableError, UnsupportedError
 
 __all__ = ["Leaves", "Numbers", "Written", "arrays_of", "metadata_of", "names_of", "numbers_of", "tree_of"]
@@ -150,9 +150,7 @@ class _Placeholders:
         if isinstance(node, dict):
             ((kind, value),) = node.items()
         if kind in DICTS:
-            return {
-                key if type(key) in (str, int, bool) else str(key): self.make(each) for key, each in value
-            }
+            return {made_key(key): self.make(each) for key, each in value}
         if kind == "array" and self._arrays[value].kind != "numpy":  # DCP knows no other arrays than tensors.
             array = self._arrays[value]
             return torch.empty(array.shape, dtype=torch_dtype(array.dtype), device="meta")
