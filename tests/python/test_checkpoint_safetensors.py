@@ -385,6 +385,48 @@ class Tied(torch.nn.Module):  # type: ignore[misc]
         self.head.weight = self.embed.weight
 
 
+def test_arrays_that_share_memory_are_filled_in_whole(tmp_path: Path) -> None:
+    def views(whole: Any) -> dict[str, Any]:
+        return {
+            "whole": whole,
+            "turned": whole.t(),
+            "flat": whole.view(-1),
+            "some": whole[1:],
+            "every": whole.view(-1)[::2],
+            "first": whole.view(-1)[:6],
+        }
+
+    expected = torch.arange(12.0).reshape(3, 4)
+    safetensors.save_sharded(tmp_path / "a", {name: each.clone() for name, each in views(expected).items()})
+    into = torch.zeros(3, 4)
+    safetensors.load(tmp_path / "a", into=views(into))
+    assert torch.equal(into, expected)
+    flat = torch.zeros(8)
+    of_torch.save_file({"a": torch.ones(4), "b": torch.ones(4)}, tmp_path / "b.safetensors")
+    safetensors.load(tmp_path / "b.safetensors", into={"a": flat[::2], "b": flat[:4]})
+    assert flat.tolist() == [1, 1, 1, 1, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("views", [lambda x: (x, x.t()), lambda x: (x, x[1:]), lambda x: (x[:2], x[1:])])
+def test_arrays_that_share_memory_and_differ_in_the_files_are_refused(
+    views: Callable[[Any], tuple[Any, Any]], tmp_path: Path
+) -> None:
+    one, other = views(torch.zeros(3, 3))
+    saved = {"a": torch.ones(one.shape), "b": torch.full(other.shape, 2.0)}
+    of_torch.save_file(saved, tmp_path / "a.safetensors")
+    with pytest.raises(hr.InvalidArgumentError, match="have memory in common in into="):
+        safetensors.load(tmp_path, into={"a": one, "b": other})
+
+
+def test_memory_that_is_filled_under_another_name_is_not_missing(tmp_path: Path) -> None:
+    whole = torch.zeros(2, 3)
+    safetensors.save_sharded(tmp_path, {"a": torch.ones(2, 3)})
+    safetensors.load(tmp_path, into={"a": whole, "turned": whole.t()})
+    twice = torch.zeros(12)
+    with pytest.raises(hr.InvalidArgumentError, match=r"1 tensors of into= are not in it \(b\)"):
+        safetensors.load(tmp_path, into={"a": twice[:6].view(2, 3), "b": twice[::2]})
+
+
 @pytest.mark.parametrize("limit", ["5GB", "1kB"])
 def test_tied_weights_are_written_once(tmp_path: Path, limit: str) -> None:
     model, other = Tied(), Tied()

@@ -8,14 +8,18 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from headrace import _native
 from headrace.checkpoint.arrays import Array, Chunk, describe, empty_like_saved, width_of
 from headrace.checkpoint.files_at_once import read_files
 from headrace.checkpoint.landing import Landing
+from headrace.checkpoint.overlap import Extent, find_common
 from headrace.checkpoint.row_major import Memory
 from headrace.checkpoint.safetensors.files import Found, find_files, split_url
 from headrace.checkpoint.safetensors.header import Stored
 from headrace.checkpoint.safetensors.states import as_bytes, as_float4, values_of
+from headrace.checkpoint.safetensors.ties import one_memory
 from headrace.errors import InvalidArgumentError, UnsupportedError
 from headrace.store.store import Store
 
@@ -64,7 +68,8 @@ def load(
     :returns: arrays by name.
     :raises NotFoundError: no such file, or tensor; it is named.
     :raises CorruptError: a file that the safetensors package refuses as well; file and tensor are named.
-    :raises InvalidArgumentError: ``into`` has other names, dtypes or shapes.
+    :raises InvalidArgumentError: ``into`` has other names, dtypes or shapes; or arrays that have memory in
+        common, and other values in the files.
     :raises ChangedError: a file was replaced meanwhile.
 
     Threads: any. Ranks need not call it together, and each reads for itself; of a model that is replaced
@@ -207,12 +212,13 @@ class _Filling:
         return self._of_one_memory(sources)
 
     def _of_one_memory(self, sources: dict[str, str]) -> dict[str, str]:
-        """Of targets that are one memory one is filled. Raises InvalidArgumentError where the files have
-        different values of them."""
+        """Of targets that are one memory in every respect one is filled. Raises InvalidArgumentError where
+        the files have different values of them."""
         first: dict[Any, str] = {}
         kept: dict[str, str] = {}
         for name, source in sources.items():
-            other = first.setdefault(_memory_of(self._targets[name]), name)
+            value = self._targets[name]
+            other = first.setdefault(one_memory(value) or id(value), name)
             if other == name:
                 kept[name] = source
             elif sources[other] != source and not self._are_equal(sources[other], source):
@@ -257,7 +263,28 @@ class _Filling:
         # Here, and one after the other: what torch copies depends on the thread (its stream, its modes).
         for key in sorted(staged):
             self._fill(key, wanted[key])
+        self._check_kept([each for some in wanted.values() for each in some if each[1].kind != "jax"])
         return {**self._targets, **{name: array.renewed() for name, array in self._renewed.items()}}
+
+    def _check_kept(self, filled: list[tuple[str, Array]]) -> None:
+        """That each array which has memory in common with another has what the files have of it. Raises
+        InvalidArgumentError."""
+        rows = [(source, own, i) for source, own in filled for i in range(len(own.chunks))]
+        common = find_common([extent for _, own in filled for extent in own.extents])
+        for at, other in common.items():
+            source, own, i = rows[at]
+            if own.bytes_of(i) != self._saved_bytes(source, own.chunks[i]):
+                raise InvalidArgumentError(
+                    f"{self._reading.store.url}: {own.name} and {rows[other][1].name} have memory in common "
+                    "in into=, and differ in the files: one of the two would be lost"
+                )
+
+    def _saved_bytes(self, source: str, chunk: Chunk) -> bytes:
+        key, stored = self._found.tensors[source]
+        out = np.empty(chunk.sizes, f"V{width_of(plain(stored, source)[0])}")
+        self._reading.add(source, chunk, Memory.of_numpy(out))
+        self._reading.read(key)
+        return out.tobytes()
 
     def _described(self, name: str, source: str) -> Array:
         key, stored = self._found.tensors[source]
@@ -292,7 +319,10 @@ class _Filling:
 
 
 def _memory_of(value: Any) -> Any:
+    """The same for arrays that are one memory, in whatever order they show it."""
     local = value.to_local() if hasattr(value, "to_local") else value
-    if hasattr(local, "data_ptr") and local.data_ptr():
-        return str(local.device), local.data_ptr(), local.nbytes
-    return id(value)
+    if not hasattr(local, "data_ptr") or not local.data_ptr():
+        return id(value)
+    extent = Extent.of(local)
+    is_dense = extent.end - extent.begin == local.nbytes
+    return extent.device, extent.begin, local.nbytes, None if is_dense else extent

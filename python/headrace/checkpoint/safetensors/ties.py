@@ -7,13 +7,13 @@ from typing import Any
 
 from headrace.checkpoint.group import Group
 
-__all__ = ["without_ties"]
+__all__ = ["one_memory", "without_ties"]
 
 
 def without_ties(group: Group, values: Mapping[str, Any]) -> dict[str, str]:
     """Names to leave out, each with the one that is kept: the first of those that are the same memory on all
     ranks. A rank that has nothing of a tensor has no say."""
-    memories = {name: memory for name, value in values.items() if (memory := _memory(value)) is not None}
+    memories = {name: memory for name, value in values.items() if (memory := one_memory(value)) is not None}
     first: dict[Any, str] = {}
     tied: dict[str, str] = {}
     for name, memory in memories.items():
@@ -32,7 +32,7 @@ def without_ties(group: Group, values: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _memory(value: Any) -> Any:
+def one_memory(value: Any) -> Any:
     """The same for arrays that are one memory in every respect; None for those without."""
     local = value.to_local() if hasattr(value, "to_local") else value
     if not hasattr(local, "untyped_storage"):
