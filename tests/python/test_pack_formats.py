@@ -424,6 +424,23 @@ def test_columns_choose_rename_and_say_what_bytes_are(tmp_path: Path) -> None:
         prepare.convert(made, made / "inside")
 
 
+def test_commas_of_shapes_are_not_between_columns(tmp_path: Path) -> None:
+    samples = [{"x": np.full((2, 3), i, np.float32), "id": i, "3": i} for i in range(4)]
+    prepare.write(samples, tmp_path / "source", columns={"x": "ndarray:float32", "id": "int", "3": "int"})
+    columns = "3,a=x:ndarray:float32:2,3,id,b=x:ndarray:float32:2,3"
+    prepare.convert(tmp_path / "source", tmp_path / "target", columns=columns)
+    with hr.Dataset(tmp_path / "target") as dataset:
+        assert {name: column.shape for name, column in dataset.schema.items()} == {
+            "3": (),
+            "a": (2, 3),
+            "b": (2, 3),
+            "id": (),
+        }
+        assert [(s["3"], s["id"], s["b"].tolist()) for s in dataset] == [
+            (i, i, np.full((2, 3), i).tolist()) for i in range(4)
+        ]
+
+
 @pytest.mark.parametrize("target", list(SUFFIXES))
 def test_a_column_may_become_two(tmp_path: Path, target: str) -> None:
     made = make(tmp_path / "source", "mds")

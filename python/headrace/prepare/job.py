@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -283,12 +284,26 @@ def _read_ahead(
             yield from zip(chunk, samples, strict=True)
 
 
+_SHAPED = re.compile(r":ndarray:\w+:[\d,]+$")
+
+
+def _items(text: str) -> list[str]:
+    """Those between the commas but for the commas of shapes, as in ``x:ndarray:float32:2,3``."""
+    items: list[str] = []
+    for item in text.split(","):
+        if items and item.isdecimal() and _SHAPED.search(items[-1]):
+            items[-1] += f",{item}"
+        else:
+            items.append(item)
+    return items
+
+
 def parse_columns(text: str | Sequence[str] | None) -> list[tuple[str, str, str]] | None:
     """``TARGET[=SOURCE][:ENCODING]``, comma-separated, as (source, target, encoding)."""
     if text is None:
         return None
     out: list[tuple[str, str, str]] = []
-    for item in text.split(",") if isinstance(text, str) else text:
+    for item in _items(text) if isinstance(text, str) else text:
         names, _, encoding = item.strip().partition(":")
         target, has_source, source = names.partition("=")
         if not target:
