@@ -229,6 +229,14 @@ def test_large_samples_are_not_read_far_ahead(tmp_path: Path, monkeypatch: pytes
     large = compat.StreamingDataset(local=str(tmp_path / "l"), batch_size=64)
     assert [sample["id"] for sample in large] == list(range(280))
     assert lots == [255, 25]
+    lots.clear()
+    streams = [
+        compat.Stream(local=str(tmp_path / "l")),
+        compat.Stream(remote=str(tmp_path / "l"), local=str(tmp_path / "copies")),
+    ]
+    both = compat.StreamingDataset(streams=streams, batch_size=64)
+    assert [sample["id"] for sample in both] == [*range(280), *range(280)]
+    assert lots == [255, 25]
 
 
 def test_ranks_share_an_epoch(data: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

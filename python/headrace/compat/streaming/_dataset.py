@@ -508,9 +508,12 @@ class StreamingDataset(Array, IterableDataset[Any]):
         )
 
     def _serve(self, ids: Iterator[npt.NDArray[np.int64]]) -> Iterator[Any]:
+        readers = [reader for reader in self._open_readers() if reader]
         copies = self._copy_ahead()
         predownload = max(self.predownload or 0, 1)
-        size = predownload if copies else min(max(predownload, _LEAST_AHEAD), self._most_ahead())
+        size = predownload if copies else max(predownload, _LEAST_AHEAD)
+        if readers:
+            size = min(size, _most_ahead(readers))
         try:
             yield from self._serve_lots(
                 (part[i : i + size].tolist() for part in ids for i in range(0, len(part), size)), copies
@@ -518,10 +521,6 @@ class StreamingDataset(Array, IterableDataset[Any]):
         finally:
             if copies:
                 copies.close()
-
-    def _most_ahead(self) -> int:
-        largest = max(reader.mean_bytes for reader in self._open_readers() if reader)
-        return max(min(_MOST_AHEAD, _MOST_AHEAD_BYTES // max(largest, 1)), 1)
 
     def _serve_lots(self, lots: Iterator[list[int]], copies: ShardsAhead | None) -> Iterator[Any]:
         this_pass = self._pass
@@ -545,3 +544,9 @@ class StreamingDataset(Array, IterableDataset[Any]):
                             return
                 waiting, lot = future, following
         self._ahead = {}
+
+
+def _most_ahead(readers: Sequence[StreamReader]) -> int:
+    """Samples that are read ahead where they lie."""
+    largest = max(reader.mean_bytes for reader in readers)
+    return max(min(_MOST_AHEAD, _MOST_AHEAD_BYTES // max(largest, 1)), 1)
