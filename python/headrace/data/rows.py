@@ -6,7 +6,17 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
-__all__ = ["Block", "BrokenShard", "Column", "CutEnd", "Shard", "Table", "runs", "wrap_index"]
+__all__ = [
+    "Block",
+    "BrokenShard",
+    "Column",
+    "CutEnd",
+    "Shard",
+    "Table",
+    "runs",
+    "samples_at_once",
+    "wrap_index",
+]
 
 
 class Column(NamedTuple):
@@ -105,6 +115,19 @@ def runs(blocks: Iterable[Block], most_samples: int, most_bytes: int = 64 << 20)
             filled = block.raw_bytes * (end - first) // block.sample_count
     if first < end:
         yield range(first, end)
+
+
+_ASKED_BLOCKS = 1000
+
+
+def samples_at_once(blocks: Sequence[Block], most_samples: int, most_bytes: int) -> int:
+    """How many have, on average, so many bytes, or as many as the largest block. Of very many blocks some
+    are asked."""
+    raw = count = 0
+    for block in blocks[:: len(blocks) // _ASKED_BLOCKS + 1]:
+        raw, count = raw + block.raw_bytes, count + block.sample_count
+        most_bytes = max(most_bytes, block.raw_bytes)
+    return max(1, min(most_samples, most_bytes * count // max(raw, 1)))
 
 
 def wrap_index(index: int, count: int, what: str) -> int:

@@ -17,7 +17,7 @@ from headrace.base.batches import batches
 from headrace.base.packages import find_missing_package, telling_missing_package
 from headrace.base.progress import progress_bar
 from headrace.data.dataset import Dataset
-from headrace.data.rows import CutEnd
+from headrace.data.rows import CutEnd, samples_at_once
 from headrace.data.tables.arrow import arrow
 from headrace.errors import ChangedError, CorruptError, HeadraceError, InvalidArgumentError, UnsupportedError
 from headrace.sources.splits import INDEX_KEY
@@ -422,13 +422,6 @@ _CHUNK = 512
 _CHUNK_BYTES = 64 << 20
 
 
-def _samples_at_once(dataset: Dataset) -> int:
-    """Of how many the values are in memory at a time: some MiB of them, or a block."""
-    blocks = [block.raw_bytes for block in dataset.blocks]
-    most = max(_CHUNK_BYTES, max(blocks, default=0))
-    return max(1, min(_CHUNK, most * len(dataset) // max(sum(blocks), 1)))
-
-
 def diff(
     a: Dataset | str | os.PathLike[str],
     b: Dataset | str | os.PathLike[str],
@@ -463,8 +456,9 @@ def _diff_open(a: Dataset, b: Dataset, key: str | None, columns: list[str] | Non
     if not columns:
         raise InvalidArgumentError(f"the datasets have no column in common: {names_a} and {names_b}")
     pairs = _pairs_by_key(a, b, key, report) if key is not None else _pairs_by_position(a, b, report)
+    at_once = min(samples_at_once(each.blocks, _CHUNK, _CHUNK_BYTES) for each in (a, b))
     with progress_bar("comparing", "samples") as bar:
-        for chunk in batches(pairs, min(_samples_at_once(a), _samples_at_once(b))):
+        for chunk in batches(pairs, at_once):
             _compare_chunk(a, b, chunk, columns, report, most)
             if bar is not None:
                 bar(report.compared, min(len(a), len(b)), 0)

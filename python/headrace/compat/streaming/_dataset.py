@@ -512,8 +512,8 @@ class StreamingDataset(Array, IterableDataset[Any]):
         copies = self._copy_ahead()
         predownload = max(self.predownload or 0, 1)
         size = predownload if copies else max(predownload, _LEAST_AHEAD)
-        if readers:
-            size = min(size, _most_ahead(readers))
+        for reader in readers:
+            size = min(size, reader.samples_at_once(_MOST_AHEAD, _MOST_AHEAD_BYTES))
         try:
             yield from self._serve_lots(
                 (part[i : i + size].tolist() for part in ids for i in range(0, len(part), size)), copies
@@ -544,9 +544,3 @@ class StreamingDataset(Array, IterableDataset[Any]):
                             return
                 waiting, lot = future, following
         self._ahead = {}
-
-
-def _most_ahead(readers: Sequence[StreamReader]) -> int:
-    """Samples that are read ahead where they lie."""
-    largest = max(reader.mean_bytes for reader in readers)
-    return max(min(_MOST_AHEAD, _MOST_AHEAD_BYTES // max(largest, 1)), 1)

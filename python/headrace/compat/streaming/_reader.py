@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import bisect
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.compat.streaming._decodings import open_image, open_images
 from headrace.compat.streaming._hashes import ShardHashes
 from headrace.data.dataset import Dataset
+from headrace.data.rows import samples_at_once
 
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "jpeg": open_image,
@@ -19,7 +19,6 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "jpeg_array": open_images,
     "jpegarray": open_images,
 }
-_ASKED_BLOCKS = 1000
 
 
 class StreamReader:
@@ -44,12 +43,9 @@ class StreamReader:
     def shard_samples(self) -> list[int]:
         return [shard.sample_count for shard in self._dataset.shards]
 
-    @functools.cached_property
-    def mean_bytes(self) -> int:
-        """Of a sample, unpacked; of very many blocks some are asked."""
-        blocks = self._dataset.blocks
-        some = blocks[:: len(blocks) // _ASKED_BLOCKS + 1]
-        return sum(block.raw_bytes for block in some) // max(sum(block.sample_count for block in some), 1)
+    def samples_at_once(self, most: int, most_bytes: int) -> int:
+        """How many of them are not too much to be in memory."""
+        return samples_at_once(self._dataset.blocks, most, most_bytes)
 
     def read(self, positions: Sequence[int]) -> list[dict[str, Any]]:
         if self._hashes is not None:
