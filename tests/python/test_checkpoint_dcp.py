@@ -7,7 +7,7 @@ import pickle
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +270,40 @@ def test_a_value_that_needs_pickle_is_named(tmp_path: Path) -> None:
     with Checkpointer(tmp_path) as checkpointer, pytest.raises(hr.InvalidArgumentError, match=text) as raised:
         checkpointer.load()
     assert str(raised.value).isprintable()
+
+
+VIEWS: list[Callable[[Any], dict[str, Any]]] = [
+    lambda whole: {"a": whole, "b": whole},
+    lambda whole: {"a": whole, "b": whole.t()},
+    lambda whole: {"a": whole[:3], "b": whole[2:]},
+    lambda whole: {"a": whole[:, :3], "b": whole[:, 2:]},
+]
+
+
+@pytest.mark.parametrize("views", VIEWS)
+def test_tensors_that_share_memory_have_what_was_saved_of_each(
+    views: Callable[[Any], dict[str, Any]], tmp_path: Path
+) -> None:
+    whole = torch.arange(25.0).reshape(5, 5)
+    saved = {name: part.clone() for name, part in views(whole).items()}
+    dcp.save(saved, storage_writer=Writer(tmp_path / "a"))
+    into = torch.zeros(5, 5)
+    dcp.load(views(into), storage_reader=Reader(tmp_path / "a"))
+    assert torch.equal(into, whole)
+    dcp.save(saved | {"b": saved["b"] + 1}, storage_writer=Writer(tmp_path / "b"))
+    with pytest.raises(CheckpointException, match="have memory in common here, and differ"):
+        dcp.load(views(into), storage_reader=Reader(tmp_path / "b"))
+
+
+def test_parts_of_one_array_share_no_memory(tmp_path: Path) -> None:
+    """However they lie: beside one another, or in turns."""
+    whole = torch.arange(40.0).reshape(5, 8)
+    saved = {"a": whole[:, ::2].clone(), "b": whole[:, 1::2].clone(), "empty": torch.empty(0)}
+    dcp.save(saved, storage_writer=Writer(tmp_path))
+    into = torch.zeros(5, 8)
+    some = {"a": into[:, ::2], "b": into[:, 1::2], "empty": torch.empty(0)}
+    dcp.load(some, storage_reader=Reader(tmp_path))
+    assert torch.equal(into, whole)
 
 
 @pytest.mark.parametrize(

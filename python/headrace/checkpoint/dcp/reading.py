@@ -21,13 +21,14 @@ from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
 
 from headrace.base.units import parse_bytes
-from headrace.checkpoint.arrays import Chunk, describe, torch_dtype
+from headrace.checkpoint.arrays import Array, Chunk, describe, torch_dtype
 from headrace.checkpoint.dcp.chosen_place import ChosenPlace
 from headrace.checkpoint.dcp.metadata import Leaves, metadata_of
 from headrace.checkpoint.exchange import Exchange
 from headrace.checkpoint.group import find_group
-from headrace.checkpoint.loading import Boxes, Filling, Reads
+from headrace.checkpoint.loading import Boxes, Filling, Reads, read_bytes
 from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.overlap import Extent, find_common
 from headrace.checkpoint.place import Place, check_step
 from headrace.checkpoint.sharing import Mode, OtherRankError, SharedReads, check_share_reads, is_shared
 from headrace.checkpoint.tree import TORCH_SAVE, Node, paths_of, rebuild, values_in
@@ -300,6 +301,20 @@ class SafeLoadPlanner(DefaultLoadPlanner):
             self.state_dict[name] = loaded
 
 
+class _Target(NamedTuple):
+    """Of an item that is filled where it is."""
+
+    name: str
+    own: Array
+    number: int
+    """Of the array in the manifest."""
+    box: Chunk
+
+    @property
+    def memory(self) -> tuple[str, Extent]:
+        return self.own.dtype, self.own.extents[0]
+
+
 class _Reading:
     """One load: all that is wanted is read at once, then given to the planner."""
 
@@ -319,6 +334,9 @@ class _Reading:
         self._numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
         self._wanted: dict[int, list[Callable[[], None]]] = defaultdict(list)  # By number of the array.
         self._staged_bytes = 0
+        self._place = place
+        self._targets: dict[tuple[str, Extent], _Target] = {}  # By their memory.
+        self._twins: list[_Target] = []  # Of memory that another fills.
         self._made: dict[str, Any] = {}  # Arrays that belong to values.
         self._then: list[Callable[[], None]] = []
 
@@ -332,6 +350,7 @@ class _Reading:
                     want()
             self._filling.run()
         self._filling.close()
+        self._check_kept()
         for each in self._then:
             each()
 
@@ -352,8 +371,9 @@ class _Reading:
             )
         own = describe(array.name, given)
         own.check_writable()
-        self._staged_bytes += own.staged_bytes
-        self._wanted[number].append(lambda: self._filling.add(number, own, 0, box))
+        if given is not target or self._is_first(_Target(item.dest_index.fqn, own, number, box)):
+            self._staged_bytes += own.staged_bytes
+            self._wanted[number].append(lambda: self._filling.add(number, own, 0, box))
 
         def end() -> None:
             if given is not target:
@@ -361,6 +381,31 @@ class _Reading:
             self._planner.commit_tensor(item, target)
 
         self._then.append(end)
+
+    def _is_first(self, target: _Target) -> bool:
+        """Whether no other is the same memory."""
+        if not target.own.nbytes:
+            return True
+        first = self._targets.setdefault(target.memory, target)
+        if first is target:
+            return True
+        if (first.number, first.box) != (target.number, target.box):
+            self._twins.append(target)
+        return False
+
+    def _check_kept(self) -> None:
+        """That each tensor which has memory in common with another has what was saved of it. Raises
+        InvalidArgumentError."""
+        some = _entangled(list(self._targets.values()))
+        common = find_common([target.own.extents[0] for target in some])
+        pairs = [(twin, self._targets[twin.memory]) for twin in self._twins]
+        for target, other in (*pairs, *((some[at], some[other]) for at, other in common.items())):
+            saved = read_bytes(self._place, self._manifest, target.number, target.box)
+            if target.own.bytes_of(0) != saved.tobytes():
+                raise InvalidArgumentError(
+                    f"{self._place.url}, step {self._manifest.step}: {other.name} and {target.name} have "
+                    "memory in common here, and differ in the checkpoint: one of the two would be lost"
+                )
 
     def _add_value(self, item: ReadItem) -> None:
         node = self._leaves.values[item.storage_index.fqn]
@@ -380,3 +425,20 @@ class _Reading:
         torch.save(rebuild(node, self._made.__getitem__, self._allow_pickle), out)
         out.seek(0)
         return out
+
+
+def _entangled(targets: list[_Target]) -> list[_Target]:
+    """Those of tensors that begin before another ends: parts of one have nothing in common."""
+    spans: dict[str, tuple[str, int, int]] = {}
+    for target in targets:
+        extent = target.own.extents[0]
+        _, begin, end = spans.get(target.name, ("", extent.begin, extent.end))
+        spans[target.name] = extent.device, min(begin, extent.begin), max(end, extent.end)
+    names: set[str] = set()
+    last, reach = "", ("", 0, 0)
+    for name, span in sorted(spans.items(), key=lambda item: item[1]):
+        if span[0] == reach[0] and span[1] < reach[2]:
+            names |= {last, name}
+        if span[0] != reach[0] or span[2] > reach[2]:
+            last, reach = name, span
+    return [target for target in targets if target.name in names]
