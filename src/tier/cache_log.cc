@@ -17,6 +17,15 @@ std::string in_mib(std::uint64_t bytes) { return std::to_string(bytes >> 20) + "
 
 }  // namespace
 
+void log_new_parent(const std::string& directory, const std::string& parent) {
+  if (!process_log().wants(LogLevel::kWarning)) return;
+  process_log().write(
+      LogLevel::kWarning, kArea,
+      directory + ": " + parent +
+          " was not there, and was made; if it belongs to a disk of its own, that is "
+          "not mounted, and the cache fills another");
+}
+
 void log_full_disk(const std::string& directory, std::uint64_t free_bytes,
                    std::uint64_t floor_bytes) {
   if (!process_log().wants(LogLevel::kWarning)) return;

@@ -222,6 +222,15 @@ class CacheStore : public ::testing::Test {
   std::map<std::string, std::pair<std::string, std::string>> objects_;  // content, ETag
 };
 
+TEST_F(CacheStore, WhoeverNamesADirectoryWhoseParentIsMissingHearsOfIt) {
+  const std::string parent = directory_.path() + "/not-mounted";
+  const auto open = [&] { EXPECT_TRUE(Cache::open({.directory = parent + "/cache"})); };
+  const auto lines = warnings_of(open);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find(parent + " was not there"), std::string::npos) << lines[0];
+  EXPECT_TRUE(warnings_of(open).empty());
+}
+
 TEST_F(CacheStore, ADiskThatIsFullKeepsNothingAndSaysSoOnce) {
   auto cache = Cache::open({.directory = directory_.path(), .free_floor_bytes = UINT64_MAX - 1});
   ASSERT_TRUE(cache);

@@ -18,6 +18,7 @@
 
 #include "base/errno_status.h"
 #include "base/per_process.h"
+#include "tier/cache_log.h"
 #include "tier/folder.h"
 
 namespace headrace::tier {
@@ -39,8 +40,9 @@ Result<Fd> open_root(std::string directory, Access access) {
   while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
   std::error_code error;
   const auto parent = std::filesystem::absolute(directory, error).parent_path();
-  if (!error) std::filesystem::create_directories(parent, error);
+  const bool is_parent_new = !error && std::filesystem::create_directories(parent, error);
   if (error) return errno_status(error.value(), "cache: making the directory " + parent.string());
+  if (is_parent_new) log_new_parent(directory, parent.string());
   HEADRACE_TRY_ASSIGN(const Fd top, open_folder_for(access, AT_FDCWD, directory));
   HEADRACE_TRY_ASSIGN(Fd root, open_folder_for(access, top.get(), std::string(kVersionFolder)));
   if (access == Access::kGroup && access_of(root.get()) != Access::kGroup)
