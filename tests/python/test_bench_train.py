@@ -137,6 +137,13 @@ def test_data_is_made_and_read(name: str, cli: Any, tmp_path: Path) -> None:
     assert sorted((p.name, p.stat().st_mtime_ns) for p in data.iterdir()) == before
 
 
+def test_data_of_another_workload_are_told(cli: Any, tmp_path: Path) -> None:
+    arguments = ("bench", "train", str(tmp_path / "data"), *TINY)
+    assert "these are no data" not in cli(*arguments, "--workload", "llm", "--samples", "40").out
+    again = cli(*arguments, "--workload", "llm", "--record-bytes", "100000")
+    assert "no data of llm: a sample has 1,009 B, its records have 97.7 KiB" in again.out
+
+
 def test_files_are_as_published(tmp_path: Path) -> None:
     np = pytest.importorskip("numpy")
     volumes = WORKLOADS["unet3d"].changed(record_bytes=5000)

@@ -240,6 +240,8 @@ def train(
             report["rows"] = _sweep(setting, accelerators, storage, delays)
         else:
             report["rows"] = [_measure(setting, accelerators, storage)]
+        if foreign := _foreign(chosen, report["rows"][0]):
+            report |= {"is_published": False, "foreign_data": foreign}
     if figure is not None:
         _draw(figure(figsize=(7, 4), layout="constrained"), report, plot)
     if json:
@@ -247,6 +249,17 @@ def train(
     else:
         _show(report)
     return 0
+
+
+def _foreign(workload: Workload, row: Row) -> str:
+    """What says that the data are not of the workload; "" where they may be."""
+    found = row["dataset_bytes"] / max(row["dataset_samples"], 1)
+    if workload.record_bytes / 4 < found < 4 * workload.record_bytes:
+        return ""
+    return (
+        f"these are no data of {workload.name}: a sample has {format_bytes(round(found))}, its records have "
+        f"{format_bytes(round(workload.record_bytes))}"
+    )
 
 
 def _count_of(size: str, workload: Workload) -> int:
@@ -459,6 +472,8 @@ def _show_one(report: Row, row: Row) -> None:
 
 def _show_notes(report: Row, row: Row) -> None:
     notes = list(row["warnings"])
+    if "foreign_data" in report:
+        notes.append(report["foreign_data"])
     if not report["is_published"]:
         notes.append("not the published workload: compare with runs of the same settings only")
     if row["steps"] // report["epochs"] < 10:
