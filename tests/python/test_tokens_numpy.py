@@ -12,6 +12,13 @@ import pytest
 import headrace as hr
 
 
+def test_a_file_without_a_length_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.arange(10, dtype=np.uint16).tofile(tmp_path / "train.bin")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(hr.InvalidArgumentError, match=r"train\.bin: a file of tokens without \.idx"):
+        hr.Dataset("train.bin", format="tokens")
+
+
 def test_flat_tokens_are_cut_in_samples(tmp_path: Path, open_loader: Any) -> None:
     tokens = np.arange(1003, dtype=np.uint16)
     (tmp_path / "d").mkdir()

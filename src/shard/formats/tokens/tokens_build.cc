@@ -120,7 +120,8 @@ class TokensBuilder {
     return Status(Code::kInvalidArgument,
                   fmt::format("{}: a file of tokens without .idx has no samples of its own; say "
                               "their length with tokens_per_sample=",
-                              context_.store.url()));
+                              objects_.empty() ? context_.store.url()
+                                               : context_.store.object_url(objects_.front().key)));
   }
 
   // `idx`: from read_small_idx().
