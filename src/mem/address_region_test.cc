@@ -27,7 +27,7 @@ TEST(AddressRegion, TakesAddressesTogetherThatWereMappedTogether) {
   AddressRegion region;
   std::vector<std::byte*> taken;
   int jumps = 0;
-  for (int i = 0; i < 64; ++i) {
+  for (std::size_t i = 0; i < 64; ++i) {
     taken.push_back(region.take(kPiece));
     ASSERT_NE(taken.back(), nullptr);
     ASSERT_EQ(reinterpret_cast<std::uintptr_t>(taken.back()) % kHugePageBytes, 0U);
