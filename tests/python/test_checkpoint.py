@@ -385,6 +385,50 @@ def test_what_need_not_stay_goes(place: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        (None, "this save lacks; its metadata have no keys: expected a finite int or float"),
+        ({"Loss": 0.5, "epoch": 3}, "this save lacks; its metadata have 'Loss', 'epoch': expected"),
+        ({"loss": "0.5"}, r"is '0\.5' \(a str\) in this save"),
+        ({"loss": True}, r"is True \(a bool\)"),
+        ({"loss": None}, r"is None \(a NoneType\)"),
+        ({"loss": float("nan")}, r"is nan \(a float\)"),
+        ({"loss": -float("inf")}, r"is -inf \(a float\)"),
+        ({"loss": 10**400}, r"is 10+ \(a int\)"),
+        ({"loss": np.ones(3)}, r"is array.* \(a ndarray\)"),
+    ],
+)
+def test_a_save_that_does_not_say_how_good_it_is_is_refused(
+    tmp_path: Path, metadata: Any, message: str
+) -> None:
+    with Checkpointer(tmp_path, keep=Keep(latest=1, best=2, metric="loss")) as checkpointer:
+        for step in range(3):
+            checkpointer.save(step, {"x": step}, metadata={"loss": np.float64(step)}).result()
+        text = rf"Keep\(best=2, metric='loss'\) goes by metadata\['loss'\], which {message}"
+        with pytest.raises(hr.InvalidArgumentError, match=text):
+            checkpointer.save(7, {"x": 7}, metadata=metadata)
+        assert checkpointer.steps() == [0, 1, 2]
+        assert len(list((tmp_path / "saves").iterdir())) == 3
+        checkpointer.save(8, {"x": 8}, metadata={"loss": 10**300}).result()
+    with Checkpointer(tmp_path) as checkpointer:
+        assert checkpointer.steps() == [0, 1, 8]
+
+
+def test_what_others_saved_without_the_metric_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    others = [None, {"Loss": 1}, {"loss": "0.5"}, {"loss": 3}, {"loss": 1}, {"loss": 2}]
+    with Checkpointer(tmp_path) as checkpointer:
+        for step, metadata in enumerate(others):
+            checkpointer.save(step, {"x": step}, metadata=metadata).result()
+    with Checkpointer(tmp_path, keep=Keep(latest=1, best=1, metric="loss")) as checkpointer:
+        for step in (7, 8):
+            checkpointer.save(step, {"x": step}, metadata={"loss": step}).result()
+    with Checkpointer(tmp_path) as checkpointer:
+        assert checkpointer.steps() == [0, 1, 2, 4, 8]
+    said = "steps 0, 1, 2 stay, since their metadata have no number 'loss' that Keep(best=) could go by"
+    assert caplog.text.count(said) == caplog.text.count(" stay, since") == 1
+
+
+@pytest.mark.parametrize(
     ("keep", "steps"),
     [
         (Keep(latest=1, hours=2), [7, 8, 9]),

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.checkpoint import Checkpointer
+from headrace.checkpoint import Checkpointer, Keep
 from headrace.checkpoint.arrays import Array, Chunk, describe
 from headrace.checkpoint.group import Group
 from headrace.checkpoint.plan import LeastLoaded, had, make_plan, overlap
@@ -289,6 +289,21 @@ def test_what_fails_on_one_rank_fails_on_all_and_the_next_save_is_whole(checkpoi
     assert isinstance(own, hr.InvalidArgumentError)
     assert "rank 1: its state cannot be saved: broken" in str(own)
     assert both(save(2), save(2)) == [2, 2]
+
+
+def test_the_first_rank_says_how_good_a_save_is(checkpointers: Any) -> None:
+    opened, both = checkpointers
+    for each in opened:
+        each._keep = Keep(latest=1, best=1, metric="loss")
+
+    def rated(step: int) -> Any:
+        return lambda each: each.save(step, {"x": 1}, metadata={"loss": 1.7}).result().step
+
+    own, other = both(save(1), rated(1))
+    assert "metadata['loss'], which this save lacks" in str(own)
+    assert "rank 0: its state cannot be saved: Keep(best=1, metric='loss')" in str(other)
+    assert [type(each) for each in (own, other)] == [hr.InvalidArgumentError] * 2
+    assert both(rated(2), save(2, {"x": 1})) == [2, 2]
 
 
 def test_arrays_of_numpy_and_torch_are_told_apart(checkpointers: Any) -> None:

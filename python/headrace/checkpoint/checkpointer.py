@@ -194,6 +194,7 @@ class Checkpointer(live.Closing):
         """What the last load() passed over."""
         self._broken: set[int] = set()  # Steps that load() has passed over, until they are saved anew.
         self._unreadable: set[int] = set()  # Steps that retire() has told of.
+        self._has_told_unranked = False
         self._loaded: tuple[int, Mapping[str, Any]] | None = None  # Step and metadata.
         live.register(self, has_begun=True)
 
@@ -218,7 +219,7 @@ class Checkpointer(live.Closing):
         until there is a checkpoint. An error of an earlier save that nobody has looked at is raised here.
 
         :param metadata: JSON of your own (loss, version), as it is now: shown by ``headrace ckpt``, and used
-            by ``Keep``.
+            by ``Keep``, whose ``metric`` has to be among it.
         :param overwrite: replaces the checkpoint of the same step, at once; else that is a ChangedError. One
             that load() has passed over, since it cannot be proved, is replaced anyway.
         :param wait: for which level; None: returns at once, and nothing of the state may change before
@@ -237,7 +238,7 @@ class Checkpointer(live.Closing):
             fence,
             self._planner,
             step,
-            lambda: self._state_after_unseen(state),
+            lambda: self._state_to_save(state, metadata),
             metadata,
             self._options._replace(overwrite=overwrite, is_fenced=self._near is None, number=self._number),
             self._watch,
@@ -347,6 +348,7 @@ class Checkpointer(live.Closing):
                 self._look_at(step)
             stay = self._far.pins() | {self._far.latest()}
             stay |= self._held()
+            self._tell_unranked(self._keep.unranked(self._saved, self._broken))
             for step in self._keep.surplus(self._saved, self._broken):
                 if step not in stay:
                     self._retire_step(step)
@@ -365,6 +367,21 @@ class Checkpointer(live.Closing):
             if step not in self._unreadable:
                 _log.warning("keep= passes over step %d; delete(%d) deletes it: %s", step, step, error)
             self._unreadable.add(step)
+
+    def _tell_unranked(self, steps: set[int]) -> None:
+        """Once."""
+        if not steps or self._has_told_unranked:
+            return
+        self._has_told_unranked = True
+        rest = f" and {len(steps) - 10} more" if len(steps) > 10 else ""
+        _log.warning(
+            "%s: steps %s%s stay, since their metadata have no number %r that Keep(best=) could go by; "
+            "delete(step) deletes one",
+            self.url,
+            ", ".join(map(str, sorted(steps)[:10])),
+            rest,
+            self._keep.metric,
+        )
 
     def _retire_step(self, step: int) -> None:
         if self._near is not None:  # First: what is only there would be brought over again.
@@ -432,9 +449,12 @@ class Checkpointer(live.Closing):
                 handle._is_seen = True
                 raise error
 
-    def _state_after_unseen(self, state: Any) -> Any:
-        """What is saved of it, where no earlier save has failed unseen."""
+    def _state_to_save(self, state: Any, metadata: Mapping[str, Any] | None) -> Any:
+        """What is saved of it, where no earlier save has failed unseen and ``keep=`` finds what it goes
+        by."""
         self._raise_unseen()
+        if self._group.rank == 0:  # Whose metadata are saved.
+            self._keep.check_metadata(metadata)
         return _values_of(state)
 
     def wait(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Set
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.base.units import whole_number
 from headrace.checkpoint.manifest import Manifest
@@ -19,6 +19,7 @@ class Kept(NamedTuple):
 
     job: int
     metric: float | None
+    """None: its metadata have no finite number of that name."""
     seconds: float
     """Since 1970, by the clock of who saved it."""
     number: int = 0
@@ -47,8 +48,9 @@ class Keep(NamedTuple):
     :ivar every: those whose step is a multiple of it, for ever; 0: none.
     :ivar hours: those saved within so many hours before the last one; 0: none.
     :ivar every_hours: the first that was saved in each span of so many hours, for ever; 0: none.
-    :ivar best: so many with the best value of ``metadata[metric]``.
-    :ivar metric: a name in the metadata given to ``save()``.
+    :ivar best: so many with the best value of ``metadata[metric]``. A save without it is an
+        InvalidArgumentError; checkpoints of other jobs that lack it stay, with a warning.
+    :ivar metric: a name in the metadata given to ``save()``, where it has a finite number.
     :ivar higher_is_better: of the metric.
     """
 
@@ -79,13 +81,28 @@ class Keep(NamedTuple):
             )
         return self
 
+    def check_metadata(self, metadata: Mapping[str, Any] | None) -> None:
+        """Of a save: raises InvalidArgumentError where they lack what ``best`` goes by. What is no mapping is
+        another's to refuse."""
+        given = metadata or {}
+        if not self.best or not isinstance(given, Mapping) or _finite(given.get(self.metric)) is not None:
+            return
+        if self.metric in given:
+            value = given[self.metric]
+            found = f"is {value!r:.80} (a {type(value).__name__}) in this save"
+        else:
+            found = f"this save lacks; its metadata have {', '.join(map(repr, given)) or 'no keys'}"
+        raise InvalidArgumentError(
+            f"Keep(best={self.best}, metric={self.metric!r}) goes by metadata[{self.metric!r}], which "
+            f"{found}: expected a finite int or float, as in save(..., metadata={{{self.metric!r}: 1.7}})"
+        )
+
     def about(self, manifest: Manifest) -> Kept:
-        value = manifest.metadata.get(self.metric)
         try:
             seconds = datetime.fromisoformat(manifest.created).timestamp()
         except ValueError:
             seconds = 0.0
-        metric = float(value) if isinstance(value, (int, float)) else None
+        metric = _finite(manifest.metadata.get(self.metric))
         return Kept(manifest.job, metric, seconds, manifest.number)
 
     def surplus(self, about: Mapping[int, Kept], broken: Set[int] = frozenset()) -> list[int]:
@@ -107,9 +124,25 @@ class Keep(NamedTuple):
                 about[step].seconds // (self.every_hours * 3600): step for step in reversed(in_order(whole))
             }
             wanted |= set(spans.values())
-        return [step for step in steps if step not in wanted | self._best(whole)]
+        wanted |= self._best(whole) | self.unranked(about, broken)
+        return [step for step in steps if step not in wanted]
+
+    def unranked(self, about: Mapping[int, Kept], broken: Set[int] = frozenset()) -> set[int]:
+        """Steps of which nobody can say whether they are among the best: they stay."""
+        lacking = {step for step, each in about.items() if each.metric is None} if self.best else set()
+        return lacking - broken
 
     def _best(self, about: Mapping[int, Kept]) -> set[int]:
         metrics = {step: each.metric for step, each in about.items() if each.metric is not None}
         sign = -1 if self.higher_is_better else 1
         return set(sorted(metrics, key=lambda step: (sign * metrics[step], -step))[: self.best])
+
+
+def _finite(value: Any) -> float | None:
+    """None: it is no finite number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # Of an integer.
+        return None
