@@ -71,6 +71,30 @@ def test_what_cannot_be_saved_is_told_before_anything_is_written(
         checkpointer.save(2, {"w": torch.ones(3)}).result()
 
 
+@pytest.mark.parametrize(
+    ("wrap", "place"),
+    [
+        (lambda model: model, "state"),
+        (lambda model: {"nets": {"g": model}}, r"state\['nets'\]\['g'\]"),
+        (lambda model: [model], r"state\['0'\]"),
+        (lambda model: {0: model}, r"state\['0'\]"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Linear", "SGD"])
+def test_what_has_a_state_is_told_its_place(tmp_path: Path, wrap: Any, place: str, kind: str) -> None:
+    model = torch.nn.Linear(2, 2)
+    value = model if kind == "Linear" else torch.optim.SGD(model.parameters())
+    with Checkpointer(tmp_path) as checkpointer:
+        text = rf"^{place} is a torch.*\.{kind}, which is saved by its state: put it into the outermost dict"
+        for call in (lambda: checkpointer.save(1, wrap(value)), lambda: checkpointer.prepare(wrap(value))):
+            with pytest.raises(hr.InvalidArgumentError, match=text) as raised:
+                call()
+            assert "state_dict()" in str(raised.value)
+            assert "pickle" not in str(raised.value)
+        with pytest.raises(hr.InvalidArgumentError, match="is no value of a checkpoint"):
+            checkpointer.save(1, {"net": {"kind": type(value)}})
+
+
 def test_metadata_is_what_it_was_when_it_was_saved(tmp_path: Path) -> None:
     metadata: dict[str, Any] = {"loss": [1.5], "shape": (2, 3)}
     with Checkpointer(tmp_path) as checkpointer:

@@ -58,6 +58,10 @@ _HELP = (
     "save numbers, text, bytes, arrays, and lists, tuples and dicts of them; or, where whoever loads it may "
     "run its code, allow_pickle=True"
 )
+_STATEFUL_HELP = (
+    "which is saved by its state: put it into the outermost dict under a name, as in "
+    '{"model": model, "optimizer": optimizer}, or save its state_dict()'
+)
 
 
 def is_array(value: Any) -> bool:
@@ -141,7 +145,9 @@ class _Flattening:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         if self.allow_pickle:
             return {"pickle": base64.b64encode(_pickled(value, kind, path)).decode()}
-        raise InvalidArgumentError(f"{_shown(path)} is a {kind}, which is no value of a checkpoint: {_HELP}")
+        has_state = callable(getattr(value, "state_dict", None)) and not isinstance(value, type)
+        why = _STATEFUL_HELP if has_state else f"which is no value of a checkpoint: {_HELP}"
+        raise InvalidArgumentError(f"{_shown(path)} is a {kind}, {why}")
 
     def _name(self, value: Any, path: tuple[str, ...]) -> str:
         same = _identity(value)
