@@ -15,7 +15,7 @@ import pytest
 import headrace as hr
 from headrace import prepare
 from headrace.base.option_names import OptionNames
-from headrace.checkpoint import Checkpointer
+from headrace.checkpoint import Checkpointer, checkpointer
 from headrace.data import dataset, mixture, packed
 from headrace.loader import options as loader_options
 from headrace.loader.peer_names import LOADER_PEERS
@@ -123,6 +123,15 @@ def test_others_speak_of_themselves(owner: str, few_numbers: Path) -> None:
     assert advice in said
 
 
+@pytest.mark.parametrize("call", ["save", "load", "check_reference"])
+def test_options_of_a_checkpointers_calls_are_told_apart(call: str, tmp_path: Path) -> None:
+    names = inspect.signature(getattr(Checkpointer, call)).parameters.keys() - {"self", "measured"}
+    for name in names:
+        said = refusal(lambda name=name: Checkpointer(tmp_path, **{name: 1}))  # type: ignore[misc]
+        assert re.search(rf"^Checkpointer has no option '{name}': it is of .*{call}\(", said), said
+        assert "Its own options" not in said
+
+
 @pytest.mark.parametrize("name", ["profile_name", "aws_profile"])
 def test_a_profile_is_named_by_the_option_that_there_is(name: str) -> None:
     assert "profile" in hr.StoreOptions.__annotations__
@@ -155,6 +164,7 @@ TABLES = {
     "pack_tokens": packed._NAMES,
     "prepare.write()": conversion._WRITE_NAMES,
     "Store": STORE_OPTIONS,
+    "Checkpointer": checkpointer._NAMES,
 }
 
 
@@ -173,6 +183,7 @@ def test_the_options_that_are_declared_are_known(owner: str) -> None:
     declared = {
         "Loader": hr.LoaderOptions.__annotations__,
         "Store": hr.StoreOptions.__annotations__,
+        "Checkpointer": hr.StoreOptions.__annotations__,
         "prepare.write()": hr.StoreOptions.__annotations__,
     }.get(owner, {**hr.DatasetOptions.__annotations__, **hr.StoreOptions.__annotations__})
     assert set(declared) <= known

@@ -736,12 +736,24 @@ class Checkpointer(live.Closing):
 _DIRECTORY = "the URL of the run's checkpoints is the first argument; local= is a disk that they go to first"
 _DIFFERENTIAL = "use differential=True: what has not changed is not written again"
 _KEEP = "use keep=, a number of checkpoints or a headrace.checkpoint.Keep"
+_OF_CALLS = {
+    "overwrite": "it is of save(): save(step, state, overwrite=True)",
+    "metadata": "it is of save(): save(step, state, metadata={...})",
+    "wait": "it is of save(): save(step, state, wait=None)",
+    "into": "it is of load(): load(into=state)",
+    "partial": "it is of load(): load(into=state, partial=True)",
+    "step": "it is of save(step, state), load(step) and check_reference(..., step=step)",
+    "state": "it is of save(): save(step, state)",
+    "rtol": "it is of check_reference()",
+    "on_difference": "it is of check_reference()",
+}
 
 _NAMES = OptionNames(
     "Checkpointer",
     {"": named_options(Checkpointer.__init__), "the store": list(StoreOptions.__annotations__)},
     {
         **STORE_PEERS,
+        **_OF_CALLS,
         "directory": _DIRECTORY,
         "dirpath": _DIRECTORY,
         "checkpoint_dir": _DIRECTORY,
