@@ -372,6 +372,22 @@ def test_where_nothing_is_it_says_so(checkpointer: Checkpointer) -> None:
         checkpointer.load(4)
 
 
+@pytest.mark.parametrize("options", [{}, {"differential": True}, {"local": "near"}])
+def test_what_is_not_there_cannot_be_deleted(tmp_path: Path, options: Any) -> None:
+    options = {name: tmp_path / value if name == "local" else value for name, value in options.items()}
+    with Checkpointer(tmp_path / "far", **options) as checkpointer:
+        with pytest.raises(hr.NotFoundError, match="has no checkpoint of step 7; nor any other"):
+            checkpointer.delete(7)
+        for step in (1, 2):
+            checkpointer.save(step, {"x": np.ones(3)}).result()
+        with pytest.raises(hr.NotFoundError, match="has no checkpoint of step 7; those of 1, 2"):
+            checkpointer.delete(7)
+        checkpointer.delete(1)
+        assert checkpointer.steps() == [2]
+        with pytest.raises(hr.NotFoundError, match="has no checkpoint of step 1; those of 2"):
+            checkpointer.delete(1)
+
+
 def test_what_need_not_stay_goes(place: Any) -> None:
     url, options = place
     keep = Keep(latest=2, every=4, best=1, metric="loss")

@@ -306,6 +306,14 @@ def test_the_first_rank_says_how_good_a_save_is(checkpointers: Any) -> None:
     assert both(rated(2), save(2, {"x": 1})) == [2, 2]
 
 
+def test_all_ranks_may_delete_a_step(checkpointers: Any) -> None:
+    (first, second), both = checkpointers
+    both(save(1), save(1))
+    for each in (first, second):  # One after the other, so that the second finds nothing.
+        each.delete(1)
+        assert each.steps() == []
+
+
 def test_arrays_of_numpy_and_torch_are_told_apart(checkpointers: Any) -> None:
     torch = pytest.importorskip("torch")
     _, both = checkpointers

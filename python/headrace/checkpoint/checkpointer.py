@@ -657,7 +657,8 @@ class Checkpointer(live.Closing):
     def delete(self, step: int) -> None:
         """Deletes a checkpoint, also one whose manifest cannot be read; with ``differential=True`` when the
         saves under way, which may build upon it, have ended. Raises InvalidArgumentError where it is
-        pinned."""
+        pinned, and NotFoundError where there is none; of several ranks that delete it one does, and no other
+        has an error."""
         self._check_open()
         self._far.check_not_pinned(check_step(step))
         if self._reuse is None:
@@ -671,9 +672,11 @@ class Checkpointer(live.Closing):
     def _delete(self, step: int) -> None:
         if self._reuse is not None:
             self._reuse.forget(step)
-        for place in filter(None, (self._near, self._far)):  # What is on the disk only is brought over again.
-            if step not in place.steps():
-                continue
+        # What is on the disk only is brought over again.
+        places = [place for place in (self._near, self._far) if place is not None and step in place.steps()]
+        if not places and self._group.world_size == 1:  # Else another rank may have been faster.
+            raise self._place.missing(step)
+        for place in places:
             try:
                 manifest = place.manifest(step)
             except CorruptError:

@@ -106,15 +106,19 @@ class Place:
         try:
             data = self.store.get(key)
         except NotFoundError:
-            steps = self.steps()
-            raise NotFoundError(
-                f"{self.url}: has no checkpoint of step {step}; "
-                + (f"those of {', '.join(map(str, steps[-10:]))}" if steps else "nor any other")
-            ) from None
+            raise self.missing(step) from None
         manifest = self._decode(data, f"{self.url}/{key}")
         if manifest.step != step:
             raise CorruptError(f"{self.url}/{key}: is the manifest of step {manifest.step}")
         return manifest
+
+    def missing(self, step: int) -> NotFoundError:
+        """Of a step that is not there: names those that are."""
+        steps = self.steps()
+        return NotFoundError(
+            f"{self.url}: has no checkpoint of step {step}; "
+            + (f"those of {', '.join(map(str, steps[-10:]))}" if steps else "nor any other")
+        )
 
     def encode(self, manifest: Manifest) -> bytes:
         """As it lies here."""
