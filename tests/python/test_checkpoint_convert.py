@@ -72,6 +72,7 @@ def test_every_format_becomes_every_other(cli: Any, tmp_path: Path, source: str,
     count = 5 if "safetensors" in (source, target) else 6
     assert (row["format"], row["arrays"], row["left_out"]) == (source, count, [])
     assert row["step"] == (7 if target == "headrace" else None)
+    assert row["from_step"] == (7 if source == "headrace" else None)
     assert_equal(read(target, tmp_path / "b"), expected)
 
 
@@ -98,6 +99,25 @@ def test_one_step_of_several_is_taken(cli: Any, tmp_path: Path) -> None:
         assert checkpointer.load()["step"] == 6
     done = cli("ckpt", "convert", url, str(tmp_path / "c"), "--to", "dcp", "--step", "5")
     assert "has no checkpoint of step 5; those of 6, 7" in done.err
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments", "text"),
+    [
+        ("headrace", [], "B, step 7, of {} (headrace, step 7)"),
+        ("headrace", ["--step", "6", "--to-step", "8"], "B, step 8, of {} (headrace, step 6)"),
+        ("dcp", [], "B, step 0 (--to-step names another), of {} (dcp)"),
+        ("dcp", ["--to-step", "0"], "B, step 0, of {} (dcp)"),
+        ("headrace", ["--to", "dcp"], "B, of {} (headrace, step 7)"),
+    ],
+)
+def test_what_was_taken_and_what_was_written_is_told(
+    cli: Any, tmp_path: Path, source: str, arguments: list[str], text: str
+) -> None:
+    url = make(source, tmp_path / "a")
+    done = cli("ckpt", "convert", url, str(tmp_path / "b"), "--to", "headrace", *arguments)
+    assert done.out.startswith(f"{tmp_path / 'b'}: 6 arrays, ")
+    assert done.out.endswith(f"{text.format(url)}\n")
 
 
 @pytest.mark.parametrize(

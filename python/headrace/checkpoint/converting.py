@@ -196,6 +196,11 @@ class Conversion:
         self._to_step = step
 
     @property
+    def read_step(self) -> int | None:
+        """That was read, of ours; None: another format."""
+        return self._step
+
+    @property
     def saved_step(self) -> int | None:
         """Of ours; None: another format."""
         return self._to_step if self._to == "headrace" else None

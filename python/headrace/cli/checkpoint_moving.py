@@ -42,7 +42,12 @@ def convert(
     ] = "",
     to_step: Annotated[
         int | None,
-        typer.Option("--to-step", metavar="STEP", min=0, help="Under which step headrace saves it."),
+        typer.Option(
+            "--to-step",
+            metavar="STEP",
+            min=0,
+            help="Under which step headrace saves it; default: that of SRC, or 0.",
+        ),
     ] = None,
     leave_out: Annotated[
         bool, typer.Option("--leave-out", help="Values that the target cannot hold; else they are an error.")
@@ -91,6 +96,7 @@ def convert(
         print_json(
             {
                 **row,
+                "from_step": job.read_step,
                 "step": job.saved_step,
                 "arrays": job.arrays,
                 "bytes": job.bytes,
@@ -98,8 +104,12 @@ def convert(
             }
         )
         return
+    taken = "" if job.read_step is None else f", step {job.read_step}"
     saved = "" if job.saved_step is None else f", step {job.saved_step}"
-    sys.stdout.write(f"{target}: {many(job.arrays, 'array')}, {format_bytes(job.bytes)}{saved}\n")
+    if job.saved_step is not None and job.read_step is None and to_step is None:
+        saved += " (--to-step names another)"
+    text = f"{target}: {many(job.arrays, 'array')}, {format_bytes(job.bytes)}{saved}"
+    sys.stdout.write(shown(f"{text}, of {source} ({job.source_format}{taken})") + "\n")
     if job.left_out:
         sys.stdout.write(shown(f"left out: {', '.join(job.left_out)}") + "\n")
 
