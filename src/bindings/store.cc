@@ -18,6 +18,7 @@
 #include "buffers.h"
 #include "cluster_options.h"
 #include "errors.h"
+#include "headrace/store_url.h"
 #include "keys.h"
 #include "metrics.h"
 #include "object_settings.h"
@@ -385,6 +386,9 @@ void bind_store(nb::module_& m) {
           nb::arg("settings"))
       .def("metrics", &metrics)
       .def("close", &close);
+  m.def(
+      "check_store_url", [](std::string_view url) { raise_if_error(check_store_url(url)); },
+      nb::arg("url"));
 }
 
 }  // namespace headrace

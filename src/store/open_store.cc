@@ -2,6 +2,7 @@
 #include <system_error>
 
 #include "headrace/store.h"
+#include "headrace/store_url.h"
 #include "http/uri.h"
 #include "store/azure/azure_store.h"
 #include "store/file/file_store.h"
@@ -28,6 +29,7 @@ Status unsupported(const StoreUrl& url) {
 Result<std::unique_ptr<Store>> open_driver(const StoreOptions& options,
                                            const Environment& environment) {
   HEADRACE_TRY_ASSIGN(const StoreUrl url, parse_store_url(options.url));
+  HEADRACE_TRY(check_store_url(options.url));
   if (azure::is_azure_url(url)) {
     return azure::open_azure_store(options, url, environment,
                                    create_service_client(options, url, environment));
@@ -46,16 +48,19 @@ Result<std::unique_ptr<Store>> open_driver(const StoreOptions& options,
   }
   if (url.scheme == "http" || url.scheme == "https")
     return web::open_web_store(options, environment);
-  HEADRACE_TRY(refuse_mistyped(url, [](const std::string& path) {
-    std::error_code unknown;
-    return std::filesystem::exists(path, unknown);
-  }));
   if (url.scheme.empty() || url.scheme == "file") return open_file_store(options);
   if (url.scheme == "memory") return open_memory_store(options);
   return unsupported(url);
 }
 
 }  // namespace
+
+Status check_store_url(std::string_view text) {
+  return refuse_mistyped(text, [](const std::string& path) {
+    std::error_code unknown;
+    return std::filesystem::exists(path, unknown);
+  });
+}
 
 Result<std::unique_ptr<Store>> open_store(const StoreOptions& options,
                                           const Environment& environment) {

@@ -21,12 +21,18 @@ bool is_scheme(std::string_view text) noexcept {
 
 char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-/// What is a path by its letters, and was meant as a URL: "s3:/bucket", "s3//bucket". The scheme in
-/// lower case and the rest; empty: a path. "s3:" alone is what "s3:/key" leaves for the folder.
-std::pair<std::string, std::string_view> split_mistyped(std::string_view text) {
-  static constexpr std::string_view kSchemes[] = {"s3",   "gs",    "gcs",  "az",    "azure",
-                                                  "abfs", "abfss", "wasb", "wasbs", "hf",
-                                                  "http", "https", "file"};
+/// A URL that is none by its letters.
+struct Mistyped {
+  std::string scheme;  ///< Lower case; "": none of this kind.
+  std::string_view rest;
+  bool has_colon = false;
+};
+
+/// "s3:/bucket", "s3//bucket". "s3:" alone is what "s3:/key" leaves for the folder.
+Mistyped split_mistyped(std::string_view text) {
+  static constexpr std::string_view kSchemes[] = {"s3",   "gs",    "gcs",  "az",       "azure",
+                                                  "abfs", "abfss", "wasb", "wasbs",    "hf",
+                                                  "http", "https", "file", "memcached"};
   const std::size_t end = text.find_first_of(":/");
   if (end == std::string_view::npos || (text[end] == '/' && !text.substr(end).starts_with("//")))
     return {};
@@ -35,7 +41,13 @@ std::pair<std::string, std::string_view> split_mistyped(std::string_view text) {
   std::transform(scheme.begin(), scheme.end(), scheme.begin(), lower);
   if (std::find(std::begin(kSchemes), std::end(kSchemes), scheme) == std::end(kSchemes)) return {};
   const std::size_t rest = text.find_first_not_of(":/", end);
-  return {std::move(scheme), rest == std::string_view::npos ? "" : text.substr(rest)};
+  return {std::move(scheme), rest == std::string_view::npos ? "" : text.substr(rest),
+          text[end] == ':'};
+}
+
+bool is_url(std::string_view text) noexcept {
+  const std::size_t colon = text.find("://");
+  return colon != std::string_view::npos && is_scheme(text.substr(0, colon));
 }
 
 std::string_view trim_slashes(std::string_view text) noexcept {
@@ -59,7 +71,7 @@ Result<StoreUrl> parse_store_url(std::string_view text) {
   }
   StoreUrl url;
   const std::size_t colon = text.find("://");
-  if (colon == std::string_view::npos || !is_scheme(text.substr(0, colon))) {
+  if (!is_url(text)) {
     std::string_view path = text;
     while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
     url.path = path;
@@ -86,11 +98,18 @@ Result<StoreUrl> parse_store_url(std::string_view text) {
   return url;
 }
 
-Status refuse_mistyped(const StoreUrl& url, const std::function<bool(const std::string&)>& exists) {
-  if (!url.scheme.empty()) return {};
-  const auto [scheme, rest] = split_mistyped(url.path);
-  if (scheme.empty() || exists(url.path.substr(0, url.path.find('/')))) return {};
-  const std::string meant = scheme + (scheme == "file" ? ":///" : "://") + std::string(rest);
+Status refuse_mistyped(std::string_view text,
+                       const std::function<bool(const std::string&)>& exists) {
+  if (is_url(text)) return {};
+  const std::string_view trimmed =
+      text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  const auto [scheme, rest, has_colon] = split_mistyped(trimmed);
+  std::string meant(trimmed);
+  if (!is_url(trimmed)) {
+    if (scheme.empty() || (!has_colon && exists(std::string(text.substr(0, text.find('/'))))))
+      return {};
+    meant = scheme + (scheme == "file" ? ":///" : "://") + std::string(rest);
+  }
   // Shown as what was meant: only that is known to be shown without secrets.
   return Status(Code::kInvalidArgument,
                 "did you mean \"" + http::without_secrets(meant) +

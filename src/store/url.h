@@ -23,9 +23,11 @@ struct StoreUrl {
 /// mean nothing).
 Result<StoreUrl> parse_store_url(std::string_view text);
 
-/// kInvalidArgument: a plain path that was meant as a URL, most likely ("s3:/bucket",
-/// "s3//bucket"), and whose first part does not exist. `exists`: of a path.
-Status refuse_mistyped(const StoreUrl& url, const std::function<bool(const std::string&)>& exists);
+/// kInvalidArgument: a path by its letters that was meant as a URL, most likely: "s3:/bucket",
+/// "s3//bucket", " s3://bucket". "hf//name" is a path where there is a directory "hf", as `exists`
+/// says: programs join names so. With a colon it never is.
+Status refuse_mistyped(std::string_view text,
+                       const std::function<bool(const std::string&)>& exists);
 
 /// kInvalidArgument: the vendor has no buckets of such a name. `rule`: what one is made of.
 Status bad_bucket_name(const StoreUrl& url, std::string_view rule);

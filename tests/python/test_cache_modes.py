@@ -326,7 +326,7 @@ def test_what_looks_like_a_limit_is_one_or_an_error(given: str) -> None:
         ("S3:/q/prefix:2TB", "s3://q/prefix:2TB"),
         ("gs//q/a//b", "gs://q/a//b"),
         ("memcached:/h1,h2", "memcached://h1,h2"),
-        ("file:/nvme/headrace", "/nvme/headrace"),
+        ("file:/nvme/headrace", "file:///nvme/headrace"),
         ("s3:/name:hidden@q", "s3://***@q"),
     ],
 )
@@ -335,17 +335,23 @@ def test_a_mistyped_url_is_no_directory(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for cache in (given, ["/nvme", given]):
-        with pytest.raises(hr.InvalidArgumentError, match=r"begin with \./ if a directory") as caught:
+        with pytest.raises(hr.InvalidArgumentError, match=r"begin with \./ if that is meant") as caught:
             parse_tiers(cache)
         assert f'did you mean "{meant}"?' in str(caught.value)
     with pytest.raises(hr.InvalidArgumentError, match="did you mean"):
         hr.Dataset(tmp_path, cache=given)
     assert not list(tmp_path.iterdir())
-    expected = str(tmp_path / given.replace("//", "/"))
-    for cache in ({"directory": given}, Path(given)):
+    expected = os.path.abspath(given)
+    for cache in ({"directory": f"./{given}"}, tmp_path / given):
         assert parse_tiers(cache).directory == expected
+    assert parse_tiers(f"./{given}").directory == expected.removesuffix(":2TB")
+    # Of "s3//" a directory "s3" makes a path, and nothing of "s3:/".
     (tmp_path / given.partition("/")[0]).mkdir()
-    assert parse_tiers(given).directory == expected.removesuffix(":2TB")
+    if ":/" in given:
+        with pytest.raises(hr.InvalidArgumentError, match="did you mean"):
+            parse_tiers(given)
+    else:
+        assert parse_tiers(given).directory == os.path.abspath(given)
 
 
 @pytest.mark.parametrize("given", ["./s3:/q", "s3", "s3/q", "s3:q", "data:/q", "a//b", "s3/q//r"])

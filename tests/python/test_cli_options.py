@@ -256,7 +256,7 @@ def test_what_cannot_be_meant_is_refused(cli: Any, s3: simulator.Server, logs: P
         (("du", "file://"), "three slashes"),
         (("ls", "s3:/b"), 'did you mean "s3://'),
         (("cp", f"{logs}/1.txt", "s3:/b"), 'did you mean "s3://'),
-        (("cp", f"{logs}/1.txt", "s3//b/x"), 'did you mean "s3://b"?'),
+        (("cp", f"{logs}/1.txt", "s3//b/x"), 'did you mean "s3://b/x"?'),
     ):
         done = cli(*words)
         assert (done.code, answer in done.err) == (1, True), (words, done)

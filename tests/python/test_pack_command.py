@@ -126,7 +126,7 @@ def test_tokens_are_packed_as_tokens_when_asked(tmp_path: Path) -> None:
 
 def test_what_only_looks_like_it_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for number, name in enumerate(["gen:samples", "s3:/x", "az//x"]):
+    for number, name in enumerate(["gen:samples", "./s3:/x", "az//x"]):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "a.txt").write_text("a")
         assert pack(name, tmp_path / f"out{number}").exit_code == 0

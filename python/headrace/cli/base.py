@@ -128,9 +128,10 @@ def guard(call: Callable[[], Any]) -> int:
 
 def need_url(url: str) -> str:
     """The URL. Raises InvalidArgumentError for an empty one: as a path it would be the working directory, or
-    the root, and `rm -r "$UNSET"` would delete it."""
+    the root, and `rm -r "$UNSET"` would delete it. And for a mistyped one, while all of it is at hand."""
     if not url:
         raise InvalidArgumentError("an empty URL; is a variable not set? The working directory is .")
+    _native.check_store_url(url)
     return url
 
 
@@ -223,7 +224,7 @@ def split_wildcard(url: str, glob: _native.Glob) -> tuple[str, str, str]:
     """(root, directory in it before the first wildcard, pattern of keys)."""
     url, sas = take_sas(url)
     before = glob.prefix[: glob.prefix.rfind("/") + 1]
-    if is_local(url):
+    if is_local(need_url(url)):
         directory = local_path(before) or "."
         return directory.rstrip("/") or "/", "", url[len(before) :]
     if not before.partition("://")[2]:

@@ -13,6 +13,8 @@ import fsspec
 from fsspec.registry import registry
 from fsspec.utils import stringify_path
 
+from headrace import _native
+from headrace.base.secrets import without_secrets
 from headrace.errors import InvalidArgumentError
 from headrace.fsspec import directories, listing, moving
 from headrace.fsspec.filesystem import HeadraceFileSystem
@@ -136,8 +138,11 @@ class LocalFileSystem(HeadraceFileSystem):
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
         path = str(stringify_path(path))
+        _native.check_store_url(path)
         if path.startswith(("file://", "hr+file://")):
             path = local_path(path.removeprefix("hr+")) or "/"
+        elif local_path(path) is None and not path.startswith("/"):
+            raise InvalidArgumentError(f"{without_secrets(path)}: a path of this machine is meant")
         return os.path.abspath(path)
 
     @classmethod
@@ -295,6 +300,7 @@ def fs(url: str | os.PathLike[str], **options: Any) -> HeadraceFileSystem:
     :param options: ``cache``, ``cache_limit``, ``memory``, ``asynchronous`` and those of ``Store``.
     """
     text = os.fspath(url)
+    _native.check_store_url(text)
     scheme, mark, _ = text.partition("://")
     protocol = scheme if mark else "file"
     if protocol not in BY_PROTOCOL:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from headrace.base.secrets import without_secrets
+from headrace import _native
 from headrace.base.units import parse_bytes
 from headrace.errors import InvalidArgumentError
 from headrace.store.urls import lasting_path
@@ -23,12 +23,6 @@ CacheChoice: TypeAlias = "CacheTier | Sequence[CacheTier] | None"
 _LIMIT = re.compile(r"(.+):([0-9][0-9.]*\s*[A-Z]{1,3}|[0-9]{7,})", re.IGNORECASE | re.DOTALL)
 """A directory and what looks like a size, right or not: nobody means a directory of that name, which a
 dictionary or a Path may name all the same."""
-
-
-_MISTYPED = re.compile(
-    r"(s3|gs|gcs|az|azure|abfss?|wasbs?|hf|https?|file|memcached)(:/|//)/*(.*)", re.IGNORECASE | re.DOTALL
-)
-"""A path by its letters that was meant as a URL: as in url.cc, and memcached."""
 
 _SECRETS = {"access_key", "secret_key", "session_token"}
 _HOT_SCHEMES = ("s3", "gs", "az")
@@ -161,9 +155,8 @@ def _parse_tier(tier: CacheTier) -> tuple[str, dict[str, Any]]:
     text = os.fspath(tier)
     if isinstance(text, bytes):
         raise InvalidArgumentError(f"cache={tier!r}: expected text")
-    if "://" not in text:
-        if isinstance(tier, str):
-            _refuse_mistyped(text)
+    _native.check_store_url(text)
+    if "://" not in text or text.startswith("file://"):
         match = _LIMIT.fullmatch(text) if isinstance(tier, str) else None
         return _directory(match[1], match[2]) if match else _directory(text, None)
     options = dict(parse_qsl(urlsplit(text).query, keep_blank_values=True))
@@ -173,18 +166,6 @@ def _parse_tier(tier: CacheTier) -> tuple[str, dict[str, Any]]:
             "the URL: give a dictionary with url=, or profile="
         )
     return _parse_url(text, options)
-
-
-def _refuse_mistyped(text: str) -> None:
-    match = _MISTYPED.fullmatch(text)
-    if match is None or os.path.lexists(text.partition("/")[0]):
-        return
-    scheme, _, rest = match.groups()
-    meant = f"/{rest}" if scheme.lower() == "file" else without_secrets(f"{scheme.lower()}://{rest}")
-    raise InvalidArgumentError(
-        f'cache=: did you mean "{meant}"? As it was written it names a directory here; begin with ./ if a '
-        "directory of that name is meant"
-    )
 
 
 def _parse_mapping(tier: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -362,14 +362,32 @@ def local_path(url: str) -> str | None:
 
 def lasting_path(directory: str | os.PathLike[str]) -> str:
     """A directory to write to, wherever the process works later. "~" is the home directory, as in a shell:
-    else a directory of that name would come to be, and be filled."""
-    return os.path.abspath(os.path.expanduser(directory))
+    else a directory of that name would come to be, and be filled. Raises InvalidArgumentError for the URL of
+    another place, also a mistyped one."""
+    text = os.fspath(directory)
+    _check_written(text)
+    path = local_path(text)
+    if path is None:
+        raise InvalidArgumentError(f"{without_secrets(text)}: a directory of this machine is meant")
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def absolute_url(url: str | os.PathLike[str]) -> str:
-    """The same place, wherever the process works later: a relative path is that of now."""
+    """The same place, wherever the process works later: a relative path is that of now. Raises
+    InvalidArgumentError for a mistyped URL, which as a path would be a new directory here."""
     text = os.fspath(url)
+    _check_written(text)
     return os.path.join(os.getcwd(), text) if text and local_path(text) == text else text
+
+
+def _check_written(text: str) -> None:
+    """What the store itself finds no fault with, and nobody means of a place that comes to be by it: a blank
+    at the end."""
+    _native.check_store_url(text)
+    if text != text.rstrip():
+        raise InvalidArgumentError(
+            f"{without_secrets(text)!r} ends in a blank; write a slash behind it if the name does"
+        )
 
 
 def public_url(url: str) -> str:
