@@ -872,3 +872,23 @@ def test_what_load_has_passed_over_is_saved_anew(tmp_path: Path) -> None:
         assert checkpointer.load()["w"][0] == 22
         with pytest.raises(hr.ChangedError):
             checkpointer.save(2, {"w": np.full(9, 23)}).result()
+
+
+def test_a_bucket_that_is_not_there_is_no_empty_one(tmp_path: Path) -> None:
+    """Whoever resumes would train from scratch."""
+    (tmp_path / "root" / "bucket").mkdir(parents=True)
+    with simulator.Server(str(tmp_path / "root")) as server:
+        for url in ("s3://bucket/run", "s3://bucket", str(tmp_path / "new"), "memory://new"):
+            with Checkpointer(url, **(where(server) if "s3:" in url else {})) as checkpointer:
+                assert (checkpointer.latest(), checkpointer.steps()) == (None, [])
+        for local in (None, tmp_path / "disk"):
+            with Checkpointer("s3://bukcet/run", local=local, **where(server)) as checkpointer:
+                for ask in (
+                    checkpointer.latest,
+                    checkpointer.steps,
+                    checkpointer.load,
+                    lambda: checkpointer.info(1),
+                    lambda: checkpointer.save(1, {"a": 1}).result(),
+                ):
+                    with pytest.raises(hr.NotFoundError, match="the bucket does not exist"):
+                        ask()

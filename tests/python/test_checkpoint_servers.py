@@ -72,6 +72,18 @@ def test_what_is_saved_in_parts_comes_back(place: tuple[str, dict[str, Any]]) ->
     check_that_parts_come_back(*place)
 
 
+def test_a_bucket_that_is_not_there_is_no_empty_one(place: tuple[str, dict[str, Any]]) -> None:
+    url, options = place
+    with Checkpointer(url, **options) as checkpointer:
+        assert (checkpointer.latest(), checkpointer.steps()) == (None, [])
+    root, prefix = url.rsplit("/", 1)
+    wrong = f"{root.rsplit('/', 1)[0]}/nothing-{prefix[:8]}/{prefix}"
+    with Checkpointer(wrong, **options) as checkpointer:
+        for ask in (checkpointer.latest, checkpointer.steps, checkpointer.load):
+            with pytest.raises(hr.NotFoundError, match="bucket|container"):
+                ask()
+
+
 def test_what_has_not_changed_is_not_written_again(place: tuple[str, dict[str, Any]]) -> None:
     """What a put tells as the version is what a head, and a list, tell of it."""
     url, options = place

@@ -630,7 +630,8 @@ class Checkpointer(live.Closing):
         return self._place.steps()
 
     def latest(self) -> int | None:
-        """The step that ``load()`` tries first; None: there is no checkpoint. The same on all ranks."""
+        """The step that ``load()`` tries first; None: there is no checkpoint. The same on all ranks.
+        NotFoundError: there is not even a bucket."""
         return self._newest()
 
     def info(self, step: int) -> Manifest:

@@ -592,11 +592,14 @@ class Place:
                 yield save
 
     def objects(self, prefix: str) -> Iterator[ObjectInfo]:
-        """That begin with it; none where nothing was saved yet."""
+        """That begin with it; none where nothing was saved yet. Raises NotFoundError where there is no such
+        bucket: its name is wrong, and what was saved is elsewhere."""
         try:
             yield from self.store.list(prefix)
         except NotFoundError:
-            return  # A directory that nothing was saved to.
+            if local_path(self.url) is None:
+                raise
+            # A directory that nothing was saved to.
 
     def close(self) -> None:
         self.store.close()
