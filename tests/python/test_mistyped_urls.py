@@ -124,6 +124,7 @@ def test_a_command_says_the_whole_url(cli: Any, s3: simulator.Server, here: Path
         ("cp", "s3:/b/x", "y"),
         ("sync", ".", "s3:/b/x"),
         ("cache", "warm", "s3://b", "--cache", "s3:/b/x"),
+        ("cache", "pin", "s3:/b/x"),
         ("ckpt", "ls", "s3:/b/x"),
     ):
         done = cli(*words)
@@ -132,3 +133,16 @@ def test_a_command_says_the_whole_url(cli: Any, s3: simulator.Server, here: Path
         done = cli(*words)
         assert (done.code, 'did you mean "s3://b/*.txt"?' in done.err) == (1, True), (words, done)
     assert sorted(path.name for path in here.iterdir()) == ["x"]
+
+
+@pytest.mark.parametrize(
+    "url", ["s3:/b/x", "s3//b/x", " s3://b/x", "b/x", "b", "", "s4://b/x", "s3a://b", "s3://", "://x"]
+)
+def test_a_pin_is_the_beginning_of_a_url(url: str, here: Path) -> None:
+    cache = hr.Cache("c", create=True)
+    with pytest.raises(hr.InvalidArgumentError):
+        cache.pin(url)
+    assert cache.pins() == []
+    cache.pin("/data/train/")
+    cache.pin("c/")
+    assert cache.pins() == ["/data/train/", "c/"]

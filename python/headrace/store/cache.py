@@ -10,7 +10,7 @@ from headrace import _native
 from headrace.base.units import parse_bytes
 from headrace.errors import NotFoundError
 from headrace.store.tiers import parse_tiers
-from headrace.store.urls import kept_url, lasting_path
+from headrace.store.urls import check_beginning, kept_url, lasting_path
 
 
 class CachedExtent(NamedTuple):
@@ -99,7 +99,9 @@ class Cache:
         """Keeps what is cached of objects whose URL begins with ``url``, now and later, from ever being
         evicted, by any process, until :meth:`unpin`. Where pins leave no room, new extents are left out, and
         ``cache.pin_refusals`` counts. :meth:`remove` deletes them all the same. ``s3://bucket/train`` is also
-        the beginning of ``s3://bucket/train-old``: a folder's URL ends in a slash."""
+        the beginning of ``s3://bucket/train-old``: a folder's URL ends in a slash. InvalidArgumentError: no
+        URL begins so, and no path that is there."""
+        check_beginning(url)
         self._native.pin(kept_url(url))
 
     def unpin(self, url: str) -> bool:

@@ -16,6 +16,7 @@ from headrace.errors import InvalidArgumentError, NotFoundError, UnsupportedErro
 
 __all__ = [
     "absolute_url",
+    "check_beginning",
     "expand_urls",
     "is_azure",
     "is_hidden",
@@ -39,6 +40,9 @@ MOST_URLS = 10_000_000
 """A pattern that names more is a mistake; a million shards of 1 GB are a petabyte."""
 
 WIDS_KIND = "wids-shard-index-v1"
+
+_AZURE = ("az", "azure", "abfs", "abfss", "wasb", "wasbs")
+_SCHEMES = ("s3", "gs", "gcs", *_AZURE, "hf", "http", "https", "file", "memory")
 
 _INT_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.-?(\d+))?")
 _CHAR_RANGE = re.compile(r"([A-Za-z])\.\.([A-Za-z])(?:\.\.-?(\d+))?")
@@ -400,7 +404,7 @@ def public_url(url: str) -> str:
 
 
 def is_azure(url: str) -> bool:
-    return url.partition("://")[0].lower() in ("az", "azure", "abfs", "abfss", "wasb", "wasbs")
+    return url.partition("://")[0].lower() in _AZURE
 
 
 def take_sas(url: str) -> tuple[str, str]:
@@ -423,6 +427,21 @@ def kept_url(url: str) -> str:
     bucket, slash, path = rest.partition("/")
     path = path.lstrip("/")
     return scheme.lower() + mark + bucket + slash + (path.rstrip("/") + "/" if path.endswith("/") else path)
+
+
+def check_beginning(url: str) -> None:
+    """Raises InvalidArgumentError for what no object's URL begins with."""
+    _native.check_store_url(url)
+    scheme, mark, rest = url.partition("://")
+    if mark:
+        is_named = scheme.lower() in _SCHEMES and bool(rest)
+    else:
+        is_named = bool(url) and (url.startswith("/") or os.path.lexists(url.partition("/")[0]))
+    if not is_named:
+        raise InvalidArgumentError(
+            f"{without_secrets(url)!r} is neither the beginning of a store's URL, as s3://bucket/train/, nor "
+            "a path that is there"
+        )
 
 
 def lies_inside(target: str, source: str) -> bool:
