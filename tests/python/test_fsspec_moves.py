@@ -470,6 +470,22 @@ def test_a_pattern_deletes_whole_trees_when_that_is_said(fs: Any, tmp_path: Path
     local.close()
 
 
+def test_a_directory_of_a_store_is_deleted_when_that_is_said(fs: Any) -> None:
+    fs.pipe({"b/d/x": b"x", "b/d/e/y": b"y", "b/both": b"", "b/both/z": b"z"})
+    for path in ("b/d", "b/d/", "s3://b/d/e", Path("b/d"), "b"):
+        with pytest.raises(hr.InvalidArgumentError, match="recursive=True deletes it"):
+            fs.rm(path)
+    with pytest.raises(ValueError, match="recursive=True deletes it"):
+        asyncio.run(fs._rm("b/d"))
+    assert keys() == ["both", "both/z", "d/e/y", "d/x"]
+    fs.rm("b/both")  # the object of that name
+    fs.rm("b/nothing")
+    fs.rm(["b/d/x", "b/d/e"])  # taken for objects
+    assert keys() == ["both/z", "d/e/y"]
+    fs.rm("b/d", recursive=True)
+    assert keys() == ["both/z"]
+
+
 def test_a_local_directory_is_deleted_when_that_is_said(tmp_path: Path) -> None:
     local = hr.fs(tmp_path, memory="32MiB")
     for name in ("empty", "full"):

@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from headrace.base.new_file import new_file
 from headrace.base.units import parse_bytes
 from headrace.errors import (
     ChangedError,
+    DeniedError,
     InvalidArgumentError,
     NotFoundError,
     UnsupportedError,
@@ -734,13 +736,23 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
             self.forget(path)
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None, **_: Any) -> None:
-        """Deletes objects, many in one request. With ``recursive`` nothing to delete is a NotFoundError."""
+        """Deletes objects, many in one request. With ``recursive`` nothing to delete is a NotFoundError. One
+        path of a directory, and not ``recursive``, is an InvalidArgumentError; each of a list is taken for an
+        object, as asking would be a request for each."""
         given = [path] if isinstance(path, str | os.PathLike) else path
+        if given is not path and not recursive and self._is_directory(stringify_path(path)):
+            raise InvalidArgumentError(f"{path}: a directory; recursive=True deletes it")
         self._delete(
             found
             for one in given
             for found in self._to_delete(self._strip_protocol(one), recursive, maxdepth)
         )
+
+    def _is_directory(self, path: str) -> bool:
+        """False also where nobody may ask: who may only delete deletes."""
+        with suppress(DeniedError):
+            return not self.is_pattern(path) and self.isdir(path)
+        return False
 
     def _delete(self, paths: Iterable[str]) -> None:
         keys: dict[str, dict[str, None]] = {}

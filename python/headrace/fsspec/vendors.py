@@ -266,7 +266,7 @@ class LocalFileSystem(HeadraceFileSystem):
             paths = []
             for one in directories.outermost(named):
                 if os.path.islink(one):
-                    super().rm(one)
+                    super().rm([one])
                 elif os.path.isdir(one):
                     shutil.rmtree(one)
                     self.forget_below(one)
