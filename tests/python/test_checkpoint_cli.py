@@ -109,6 +109,12 @@ def test_where_there_is_none_it_says_so(cli: Any, tmp_path: Path, command: str) 
     assert not (tmp_path / "nothing").exists()
 
 
+def test_a_bucket_that_is_not_there_is_an_error(cli: Any, s3: simulator.Server) -> None:
+    for words in (("ls",), ("info",), ("verify",), ("cat", "1"), ("gc",), ("pin", "1")):
+        done = cli("ckpt", words[0], "s3://bukcet/run", *words[1:])
+        assert (done.code, done.out, "the bucket does not exist" in done.err) == (1, "", True), (words, done)
+
+
 def test_a_step_that_is_not_there_is_an_error_that_names_those_that_are(cli: Any, run_17: Path) -> None:
     done = cli("ckpt", "info", str(run_17), "7")
     assert done.code == 1

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headrace._native import ObjectInfo
 from headrace.checkpoint.keys import SaveId, fence_key, save_of
 from headrace.checkpoint.place import GRACE_SECONDS, Place
 from headrace.errors import HeadraceError, NotFoundError
@@ -46,7 +45,7 @@ def find_leftovers(
     """
     now = time.time() if now is None else now
     found: dict[str, list[tuple[int, int | None]]] = {}
-    for info in _files(place):
+    for info in place.objects("saves/"):
         found.setdefault(save_of(info.key), []).append((info.size, info.modified))
     for key, _, started in place.uploads():
         found.setdefault(save_of(key), []).append((0, started))
@@ -114,13 +113,6 @@ def sweep(place: Place, fence: int) -> None:
 
 def _warn(error: HeadraceError) -> None:
     _log.warning("what unfinished saves have left could not be deleted: %s", error)
-
-
-def _files(place: Place) -> list[ObjectInfo]:
-    try:
-        return list(place.store.list("saves/"))
-    except NotFoundError:
-        return []  # A directory that nothing was saved to.
 
 
 def _verdict(
