@@ -220,6 +220,36 @@ def wildcard(url: str) -> _native.Glob | None:
     return _native.Glob(url)
 
 
+def refuse_pattern(target: str, *, has_raw: bool = False) -> None:
+    """Raises InvalidArgumentError for a target that is spelled as a pattern: it would become a name with
+    these marks. What of a local path is there is meant as it is, and a question mark that begins the query of
+    a web URL, or of Azure's, is none."""
+    plain, _ = take_sas(target)
+    if is_web(plain):
+        plain = plain.partition("?")[0]
+    new = _not_there(local_path(plain)) if is_local(plain) else plain
+    marks = "".join(mark for mark in "*?[" if mark in new)
+    if not marks:
+        return
+    advice = (
+        "with --raw they are part of the name"
+        if has_raw
+        else "for this name write to another, then: headrace mv -r --raw"
+    )
+    raise InvalidArgumentError(
+        f"{without_secrets(target)}: a target is one place, and {' '.join(marks)} stand in patterns; {advice}"
+    )
+
+
+def _not_there(path: str) -> str:
+    """The last parts of a path, from the first that does not exist on."""
+    new = ""
+    while path and not os.path.lexists(path):
+        path, _, name = path.rstrip("/").rpartition("/")
+        new = f"{name}/{new}"
+    return new
+
+
 def split_wildcard(url: str, glob: _native.Glob) -> tuple[str, str, str]:
     """(root, directory in it before the first wildcard, pattern of keys)."""
     url, sas = take_sas(url)

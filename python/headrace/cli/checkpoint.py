@@ -24,7 +24,7 @@ from headrace.checkpoint.manifest import DataFile, EarlierFile, Manifest
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.proving import Damage, find_damage
 from headrace.checkpoint.widened import read_array
-from headrace.cli.base import confirm, fail, shown
+from headrace.cli.base import confirm, fail, refuse_pattern, shown
 from headrace.cli.checkpoint_common import (
     CheckpointWhere,
     many,
@@ -458,6 +458,7 @@ def cp(
     """
     if every and step != "latest":
         raise InvalidArgumentError("name a step, or give --all")
+    refuse_pattern(target)
     rows = []
     with opened(source, where) as place, opened(target, where) as second:
         steps = place.steps() if every else [step_of(place, step)]

@@ -11,7 +11,7 @@ from headrace.base.units import format_bytes
 from headrace.checkpoint.converting import Conversion
 from headrace.checkpoint.copying import Broken, Copying, Left, left_behind
 from headrace.checkpoint.place import Place
-from headrace.cli.base import fail, shown
+from headrace.cli.base import fail, refuse_pattern, shown
 from headrace.cli.checkpoint_common import CheckpointWhere, many, need_directory, opened, progress_bar
 from headrace.cli.common import print_json
 from headrace.cli.declare import DryRun, Json, Where
@@ -75,6 +75,7 @@ def convert(
 
     * `headrace ckpt convert pytorch_model.bin ./model --to safetensors`
     """
+    refuse_pattern(target)
     if step != "latest" and not step.isdecimal():
         raise InvalidArgumentError(f"--step {step}: expected a number, or latest")
     job = Conversion(

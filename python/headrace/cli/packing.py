@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from headrace import _native
 from headrace.base.progress import progress_bar
 from headrace.base.units import format_bytes, parse_bytes
-from headrace.cli.base import local_path, print_json
+from headrace.cli.base import local_path, print_json, refuse_pattern
 from headrace.cli.dead_links import name_dead_links
 from headrace.cli.declare import DataWhere, FileFields, Json, Memory, argument, option
 from headrace.errors import InvalidArgumentError
@@ -181,6 +181,7 @@ def pack(
     """
     started = time.monotonic()
     refuse_memory(target)
+    refuse_pattern(target)
     _refuse_function(source, kind)
     options = where.as_dict()
     common: dict[str, Any] = {

@@ -12,6 +12,7 @@ from headrace.cli.base import (
     is_local,
     local_path,
     need_url,
+    refuse_pattern,
     split_url,
     split_wildcard,
     wildcard,
@@ -41,8 +42,12 @@ def _join(prefix: str, name: str) -> str:
     return prefix + name if not prefix or prefix.endswith("/") else f"{prefix}/{name}"
 
 
-def _open_target(stores: Stores, url: str, is_directory: bool, written: ObjectOptions) -> tuple[Store, str]:
+def open_target(
+    stores: Stores, url: str, is_directory: bool, raw: bool, written: ObjectOptions
+) -> tuple[Store, str]:
     """The store, and the key or the prefix below which all goes (empty or ending in a slash)."""
+    if not raw:
+        refuse_pattern(url, has_raw=True)
     if is_local(need_url(url)) and is_directory:
         return stores.open_to_write(local_path(url).rstrip("/") or "/", written.settings()), ""
     if is_local(url):
@@ -112,7 +117,7 @@ def plan(
         or target_is_directory(target_url)
         or shape.pattern(sources[0]) is not None
     )
-    target, prefix = _open_target(stores, target_url, is_directory, written)
+    target, prefix = open_target(stores, target_url, is_directory, shape.raw, written)
     jobs: dict[int, Job] = {}
     for url in sources:
         source, task = _source_task(stores, url, prefix, shape)

@@ -20,13 +20,12 @@ from headrace.cli.base import (
     note,
     print_json,
     shown,
-    split_url,
     stop_if_asked,
     together,
     wildcard,
 )
 from headrace.cli.declare import Concurrency, DataWhere, DryRun, Json, Names, VersionId, argument, option
-from headrace.cli.plan import Shape, plan, target_is_directory
+from headrace.cli.plan import Shape, open_target, plan, target_is_directory
 from headrace.cli.running import Settings, run
 from headrace.cli.settings import ObjectOptions
 from headrace.errors import InvalidArgumentError
@@ -165,7 +164,7 @@ def cp(
         if target == "-" or (len(sources) == 1 and sources != ["-"] and _is_device(target)):
             return _to_stream(stores, sources, target, shape, settings, written)
         if "-" in sources:
-            return _from_stdin(stores, sources, target, settings, written)
+            return _from_stdin(stores, sources, target, shape, settings, written)
         return run(plan(stores, sources, target, shape, written), settings)
 
 
@@ -261,7 +260,7 @@ def _would_copy(settings: Settings, source: str, target: str) -> None:
 
 
 def _from_stdin(
-    stores: Stores, sources: list[str], target: str, settings: Settings, written: ObjectOptions
+    stores: Stores, sources: list[str], target: str, shape: Shape, settings: Settings, written: ObjectOptions
 ) -> int:
     started = time.monotonic()
     rule = settings.job["rule"]
@@ -273,10 +272,7 @@ def _from_stdin(
         raise InvalidArgumentError("stdin has no versions: leave out --version-id")
     if rule == "size":
         raise InvalidArgumentError("the size of stdin is not known: leave out --if-size-differ")
-    if is_local(target):
-        _native.check_replaceable(local_path(target))
-    root, key = split_url(target)
-    store = stores.open_to_write(root, written.settings())
+    store, key = open_target(stores, target, False, shape.raw, written)
     is_skipped = rule == "absent" and store.exists(key)
     size = 0
     if settings.dry_run and not is_skipped:
