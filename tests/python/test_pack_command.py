@@ -3,6 +3,7 @@ be tokens, shards that are there."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import headrace as hr
 from headrace import prepare
 from headrace.cli import app
 from headrace.errors import InvalidArgumentError
@@ -130,3 +132,47 @@ def test_what_only_looks_like_it_is_a_path(tmp_path: Path, monkeypatch: pytest.M
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "a.txt").write_text("a")
         assert pack(name, tmp_path / f"out{number}").exit_code == 0
+
+
+CSV = b"a,b\n1,x\n2,y\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "rows"),
+    [
+        ({"1.csv": CSV, "d/2.csv": CSV}, 4),
+        ({"1.csv.gz": gzip.compress(CSV)}, 2),
+        ({"1.tsv": CSV.replace(b",", b"\t"), ".hidden": b"x"}, 2),
+        ({"1.json": b'[{"a": 1}, {"a": 2}]', "2.json": b'[{"a": 3}]'}, 3),
+        ({"1.json": b'{"a": 1}\n{"a": 2}\n'}, 2),
+        ({"train.json": b'[{"a": 1}]', "test.json": b'[{"a": 2}]'}, 1),
+        ({"1.json": b'{\n"a": 1}', "2.json": b'{\n"a": 2}'}, None),
+        ({"1.csv": CSV, "1.txt": b"x"}, None),
+        ({"1.csv": CSV, "1.json": b'[{"a": 1}]'}, None),
+    ],
+)
+def test_a_folder_of_rows_is_packed_as_opening_it_reads_it(
+    tmp_path: Path, files: dict[str, bytes], rows: int | None
+) -> None:
+    for name, content in files.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(content)
+    words = ["--split", "train"] if "train.json" in files else []
+    packed = json.loads(pack(tmp_path / "in", tmp_path / "out", "--json", *words).stdout)
+    assert packed["sample_count"] == (rows or len(files))
+    with hr.Dataset(tmp_path / "out") as data:
+        assert ("data" in data.schema) == (rows is None)
+        if rows:
+            assert data[0]["a"] in ("1", 1)
+
+
+def test_a_folder_of_rows_is_packed_as_files_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_bytes(CSV)
+    for number, words in enumerate([["--from", "files"], ["--labels", "folder"], ["--tokens", "3"]]):
+        if words[0] == "--labels":
+            (tmp_path / "in" / "1.csv").unlink()
+            (tmp_path / "in" / "d").mkdir()
+            (tmp_path / "in" / "d" / "1.csv").write_bytes(CSV)
+        found = json.loads(pack(tmp_path / "in", tmp_path / f"out{number}", "--json", *words).stdout)
+        assert found["sample_count"] == (1 if words[0] != "--tokens" else 4)

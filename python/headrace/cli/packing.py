@@ -32,6 +32,9 @@ DATASET_SUFFIXES = (
 _NUMBERED = re.compile(r"-\d+-of-\d+$")
 """Ends of names as TensorFlow Datasets and others write them: ``train.tfrecord-00000-of-00010``, or without a
 suffix of the format at all. Worth a look inside as well."""
+_CSV = re.compile(r"\.(csv|tsv|tab)(\.(gz|zstd?|bz2|xz))?$")
+_JSON = re.compile(r"\.json(\.(gz|zstd?|bz2|xz))?$")
+"""Rows, or notes: opening says which."""
 _INDEXED_SHARD = re.compile(
     r"\.mds(\.(zstd|gz|bz2|br|snappy))?$|(^|/)shard\.\d+\.(json|[ctx]sv)\.meta|(^|/)chunk-\d+-\d+(\.\w+)?\.bin$"
 )
@@ -56,7 +59,8 @@ def _refuse_function(source: str, kind: str) -> None:
 
 
 def looks_like_files(objects: Sequence[_native.ObjectInfo]) -> bool:
-    """Whether the first page of the listing has anything but shards, and no index."""
+    """Whether the first page of the listing has anything but shards, and no index. Files of CSV or JSON are
+    no shards here: see hold_rows()."""
     try:
         names = [info.key for info in objects]
     except UnicodeDecodeError:
@@ -65,6 +69,24 @@ def looks_like_files(objects: Sequence[_native.ObjectInfo]) -> bool:
         return False
     shown = [name for name in names if not name.rpartition("/")[2].startswith(".")]
     return not shown or not all(name.endswith(DATASET_SUFFIXES) or _NUMBERED.search(name) for name in shown)
+
+
+def hold_rows(
+    objects: Sequence[_native.ObjectInfo], source: str, split: str, options: dict[str, Any], memory: str
+) -> bool:
+    """Whether the first page of the listing has nothing but CSV, or nothing but JSON that opens as rows."""
+    try:
+        names = [info.key for info in objects if not is_hidden(info.key)]
+    except UnicodeDecodeError:
+        return False
+    if all(map(_CSV.search, names)):
+        return bool(names)
+    if not all(map(_JSON.search, names)):
+        return False
+    from headrace.data.dataset import Dataset
+
+    with Dataset(source, split=split, memory=memory, **options) as dataset:
+        return dataset.format != "raw"
 
 
 def name_of_tokens(objects: Sequence[_native.ObjectInfo]) -> str:
@@ -214,7 +236,7 @@ def pack(
                     f"--from {kind}": kind not in ("auto", FILES),
                 }
             )
-        is_files = bool(tokens) or _is_files(source, kind, bool(fields.given()), options, memory)
+        is_files = bool(tokens) or _is_files(source, kind, bool(fields.given()), split, options, memory)
         if is_files and (
             tokens
             or (
@@ -271,7 +293,9 @@ def _is_gzip(compression: str) -> bool:
     return compression.partition(":")[0] == "gzip"
 
 
-def _is_files(source: str, kind: str, has_fields: bool, options: dict[str, Any], memory: str) -> bool:
+def _is_files(
+    source: str, kind: str, has_fields: bool, split: str, options: dict[str, Any], memory: str
+) -> bool:
     if kind != "auto":
         return kind == FILES
     path = local_path(source)
@@ -282,13 +306,15 @@ def _is_files(source: str, kind: str, has_fields: bool, options: dict[str, Any],
     # Where nothing is below it, it may be one object: that is a dataset.
     if not looks_like_files(objects):
         return False
-    if not has_fields and (name := name_of_tokens(objects)):
+    if has_fields:
+        return True
+    if name := name_of_tokens(objects):
         raise InvalidArgumentError(
             f"{source}: nothing tells what {name} is: one sample a file (--from {FILES}), or tokens (--from "
             "tokens; flat ones, without .idx, take an index first: headrace index SRC --format tokens "
             "--tokens-per-sample N)? Say which"
         )
-    return True
+    return not hold_rows(objects, source, split, options, memory)
 
 
 def _pack_files(
