@@ -38,6 +38,10 @@ def classified() -> Iterator[tuple[str, str]]:
 folders = sorted(path.name for path in (args.classes or args.images).iterdir() if path.is_dir())
 labels = {name: label for label, name in enumerate(folders)}
 images = list(classified())
+if not images:
+    parser.error(
+        f"{args.images}: no class folders with images; where they lie flat, --solution says their classes"
+    )
 random.Random(args.seed).shuffle(images)
 with open(args.images / "metadata.jsonl", "w") as file:
     for name, class_name in images:

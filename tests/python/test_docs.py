@@ -180,6 +180,53 @@ def test_imagenet_runs_as_written(tmp_path: Path) -> None:
         assert {(len(sample["image"]), sample["label"]) for sample in val} == {
             (len(jpeg(9)), label) for label in range(3)
         }
+    said = page.read_text().split("`--format webdataset`")[1].split("\n\n")[0].replace("\n", " ")
+    [names] = re.findall(r"`(--columns [^`]*)`", said)
+    for format, words in (("webdataset", names), ("parquet", "--columns image=data:jpeg,label")):
+        target = tmp_path / format
+        pack = ["pack", str(tmp_path / "data/imagenet/val"), str(target), "--manifest", "metadata.jsonl"]
+        command = [sys.executable, "-m", "headrace.cli", *pack, "--format", format, *words.split()]
+        subprocess.run(command, check=True, timeout=60)
+    with tarfile.open(next((tmp_path / "webdataset").glob("*.tar"))) as tar:
+        assert {name.partition(".")[2] for name in tar.getnames()} == {"jpg", "cls"}
+
+
+def test_flat_images_need_their_classes(tmp_path: Path) -> None:
+    (tmp_path / "val").mkdir()
+    (tmp_path / "val" / "ILSVRC2012_val_00000001.JPEG").write_bytes(jpeg(1))
+    (tmp_path / "train" / "n01440764").mkdir(parents=True)
+    command = [sys.executable, str(ROOT / "examples" / "imagenet_manifest.py"), str(tmp_path / "val")]
+    for words in ([], ["--classes", str(tmp_path / "train")]):
+        run = subprocess.run([*command, *words], capture_output=True, text=True, timeout=60)
+        assert (run.returncode, "--solution" in run.stderr.splitlines()[-1]) == (2, True), run.stderr
+        assert not (tmp_path / "val" / "metadata.jsonl").exists()
+
+
+def test_a_part_of_a_dataset_has_its_columns(tmp_path: Path) -> None:
+    columns = {"image": "jpeg", "tokens": "ndarray:uint16:257", "label": "int", "text": "str"}
+    whole = [
+        {
+            "image": jpeg(i % 8),
+            "tokens": np.full(257, i, np.uint16),
+            "label": i,
+            "text": str(i),
+        }
+        for i in range(1010)
+    ]
+    hr.prepare.write(whole, tmp_path / "all", columns=columns)
+    [code] = [c.text for c in code_blocks(ROOT / "docs" / "migrating.md", "python") if "bucket/all" in c.text]
+    exec(code.replace("s3://bucket", str(tmp_path)), {"hr": hr})
+    found: list[int] = []
+    for name, count in (("train", 10), ("val", 1000)):
+        with hr.Dataset(tmp_path / name) as part, hr.Dataset(tmp_path / "all") as data:
+            assert (len(part), part.schema) == (count, data.schema)
+            samples = part[:]
+        for sample in samples:
+            assert sample["image"] == whole[sample["label"]]["image"]
+            assert (sample["tokens"] == sample["label"]).all()
+        found += [sample["label"] for sample in samples]
+    assert sorted(found) == list(range(1010))
+    assert found != sorted(found)
 
 
 def test_the_example_of_sizes_is_what_the_order_says(tmp_path: Path) -> None:
