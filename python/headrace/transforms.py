@@ -238,8 +238,8 @@ def _column(batch: Mapping[str, Any], name: str) -> npt.NDArray[Any]:
             raise InvalidArgumentError(f"column {name!r} is {lacking}, which numpy lacks: mix on the GPU")
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufV":
         raise InvalidArgumentError(
-            f"column {name!r} is a {type(value).__name__}; expected one array (give images one size with "
-            "decode=)"
+            f"column {name!r} is a {type(value).__name__}; expected one array of a batch (give images one "
+            'size with decode=, and .map() of this function per="batch")'
         )
     return value
 

@@ -478,3 +478,9 @@ def test_a_relative_path_stays_where_it_was_opened(tmp_path: Path, monkeypatch: 
         assert bytes(store.get("name.txt")) == b"here"
         assert [sample["data"] for sample in dataset.read([0])] == [b"here"]
         assert [list(batch["data"]) for batch in loader] == [[b"here"]]
+
+
+def test_text_is_no_data(store: hr.Store) -> None:
+    with pytest.raises(TypeError, match=r"x: data is a str; a file is named by a pathlib\.Path"):
+        store.put("x", "/tmp/x")  # type: ignore[arg-type]
+    assert not store.exists("x")

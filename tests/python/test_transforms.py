@@ -204,3 +204,14 @@ def test_arguments_that_make_no_sense() -> None:
 
 def test_they_can_be_sent_to_workers() -> None:
     assert pickle.loads(pickle.dumps(MIX)) == MIX
+
+
+def test_one_sample_given_to_a_mix_is_told(tmp_path: Path) -> None:
+    image = np.zeros((8, 8, 3), np.uint8)
+    hr.prepare.write(({"image": image, "label": i} for i in range(4)), tmp_path / "x")
+    mix = transforms.one_of(mixer(), cutter())
+    with (
+        hr.Loader(tmp_path / "x", batch_size=2) as loader,
+        pytest.raises(hr.HeadraceError, match=r'label.*per="batch"'),
+    ):
+        list(loader.map(mix))

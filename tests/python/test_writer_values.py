@@ -13,7 +13,7 @@ import pytest
 import headrace as hr
 from headrace import prepare
 from headrace.errors import HeadraceError, InvalidArgumentError, UnsupportedError
-from headrace.prepare.writers import writer_class
+from headrace.prepare.writers import ENCODINGS, encoder, writer_class
 
 FORMATS = ["mds", "litdata", "webdataset", "tfrecord", "parquet"]
 NATIVE = FORMATS[:4]
@@ -164,3 +164,19 @@ def test_a_column_without_a_name_is_renamed(tmp_path: Path) -> None:
 def test_numbers_as_text_are_what_readers_parse(tmp_path: Path, number: str) -> None:
     prepare.write([{"x": number}], tmp_path / "out", columns={"x": "str_int"})
     assert read(tmp_path / "out") == [{"x": int(number)}]
+
+
+@pytest.mark.parametrize("format", ["mds", "webdataset", "tfrecord", "litdata", "parquet"])
+def test_an_encoding_that_is_none_is_told_with_those_that_there_are(tmp_path: Path, format: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"column 'a': encoding 'uint9' .*there are bytes, .*uint8, "):
+        prepare.write([{"a": 1}], tmp_path / "x", format=format, columns={"a": "uint9"})
+
+
+def test_encodings_that_are_told_are_taken() -> None:
+    for encoding in ENCODINGS:
+        encoder(encoding.replace("DTYPE", "int8").replace("d0,d1", "2,3"))
+
+
+def test_a_sample_of_other_columns_is_told_by_its_number(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"sample 1: column 'b' is not one of"):
+        prepare.write([{"a": 1}, {"a": 2, "b": 3}], tmp_path / "x")

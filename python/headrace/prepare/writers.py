@@ -264,6 +264,13 @@ def _number_text(parse: Callable[[str], Any]) -> Callable[[Any], str]:
 
 _NUMBER_TEXTS = {"str_int": int, "str_float": float, "str_decimal": Decimal}
 
+ENCODINGS = (
+    *("bytes", "str", "int", "json", "jpeg", "png", "pil", "ndarray", "ndarray:DTYPE", "ndarray:DTYPE:d0,d1"),
+    *_SCALARS,
+    *_NUMBER_TEXTS,
+)
+"""That encoder() takes."""
+
 
 def encoder(encoding: str) -> Callable[[Any], Any]:
     """A function from a Python value to what _native.ShardBuilder.stage() takes. Never one that changes the
@@ -289,7 +296,9 @@ def encoder(encoding: str) -> Callable[[Any], Any]:
         if shape is None:
             return lambda value: _array_shape(np.asarray(value)) + _little(value, dtype).tobytes()
         return lambda value: _little(value, dtype, shape).tobytes()
-    raise UnsupportedError(f"encoding {encoding!r} is not written (pickles never are)")
+    raise UnsupportedError(
+        f"encoding {encoding!r} is not written (pickles never are); there are {', '.join(ENCODINGS)}"
+    )
 
 
 def _any_array(value: Any) -> bytes:
@@ -353,7 +362,12 @@ class SampleEncoder:
     def __init__(
         self, columns: Sequence[ColumnSpec], make: Callable[[str], Callable[[Any], Any]] = encoder
     ) -> None:
-        self._columns = [(column.name, make(column.encoding)) for column in columns]
+        self._columns = []
+        for name, encoding in columns:
+            try:
+                self._columns.append((name, make(encoding)))
+            except UnsupportedError as error:
+                raise UnsupportedError(f"column {name!r}: {error}") from None
 
     def values(self, sample: Mapping[str, Any]) -> list[Any]:
         out = []
@@ -404,8 +418,8 @@ class RowShards:
 
     def __init__(self, columns: Sequence[ColumnSpec], compression: str) -> None:
         self._pa = pa = arrow()
-        self._schema = pa.schema([(c.name, self._type_of(c)) for c in columns])
         self._encoder = SampleEncoder(columns, parquet_cell)
+        self._schema = pa.schema([(c.name, self._type_of(c)) for c in columns])
         self._codec, colon, level = (compression or "none").partition(":")
         digits = level.removeprefix("-")
         if colon and not (digits.isascii() and digits.isdecimal()):
@@ -497,11 +511,11 @@ class _NativeShards:
     def __init__(
         self, format: str, columns: Sequence[ColumnSpec], shard_bytes: int, compression: str, hash: str
     ) -> None:
+        self._encoder = SampleEncoder(columns)
         rows = [builder_row(column) for column in columns]
         self._builder = _native.ShardBuilder(
             format, rows, shard_bytes=shard_bytes, compression=compression, hash=hash
         )
-        self._encoder = SampleEncoder(columns)
         self.take = self._builder.take
         self.commit = self._builder.commit
 
@@ -627,7 +641,9 @@ class DatasetWriter:
         if columns is None:
             self._make_shards(infer_columns(sample, self.format))
         elif unknown := sample.keys() - {c.name for c in columns}:
-            raise InvalidArgumentError(f"column {min(unknown)!r} is not one of {[c.name for c in columns]}")
+            raise InvalidArgumentError(
+                f"sample {self._count}: column {min(unknown)!r} is not one of {[c.name for c in columns]}"
+            )
         try:
             size = stage(self._shards, sample, self._count)
         except BaseException:

@@ -280,6 +280,11 @@ class Store(live.Closing):
         :param settings: see :class:`ObjectSettings`: ``content_type="text/csv", metadata={"run": "17"}``.
         """
         given = given_settings(settings)
+        if isinstance(data, str):
+            raise TypeError(
+                f"{key}: data is a str; a file is named by a pathlib.Path, and text is written as "
+                "text.encode()"
+            )
         if not isinstance(data, os.PathLike):
             return self._native.put(key, data, if_absent, given)
         return put_file(
