@@ -13,10 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 import headrace as hr
-from headrace import prepare
+from headrace import _native, prepare
 from headrace.cli import app
+from headrace.cli import index as cli_index
 from headrace.errors import InvalidArgumentError
+from headrace.prepare import conversion
 from headrace.prepare.target import PackTarget
+from headrace.verification import checks
 
 
 class StoppedError(Exception):
@@ -176,3 +179,64 @@ def test_a_folder_of_rows_is_packed_as_files_when_asked(tmp_path: Path) -> None:
             (tmp_path / "in" / "d" / "1.csv").write_bytes(CSV)
         found = json.loads(pack(tmp_path / "in", tmp_path / f"out{number}", "--json", *words).stdout)
         assert found["sample_count"] == (1 if words[0] != "--tokens" else 4)
+
+
+@pytest.mark.parametrize("name", ["metadata.jsonl", "labels.csv"])
+def test_a_manifest_that_becomes_a_sample_is_told(tmp_path: Path, cli: Any, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jpg").write_bytes(b"x")
+    (tmp_path / "in" / name).write_text(
+        '{"file_name": "a.jpg", "label": 3}\n' if name.endswith("jsonl") else "file_name,label\na.jpg,3\n"
+    )
+    words = "pack", str(tmp_path / "in"), str(tmp_path / "out"), "--json"
+    done = cli(*words)
+    assert done.json()["sample_count"] == 2
+    assert f"--manifest {name}" in done.err
+    for number, asked in enumerate((["--manifest", name], ["--from", "files"], ["--tokens", "9"])):
+        assert cli("pack", str(tmp_path / "in"), str(tmp_path / f"out{number}"), *asked).err == ""
+    (tmp_path / "in" / name).rename(tmp_path / "in" / "other.txt")
+    assert cli("pack", str(tmp_path / "in"), str(tmp_path / "out-other")).err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "where", "said"),
+    [
+        (("pack", "in", "out"), (_native, "pack"), "the same command goes on"),
+        (
+            ("pack", "in", "out", "--hash", "sha1", "--from", "raw"),
+            (conversion, "convert"),
+            "the same command",
+        ),
+        (
+            ("pack", "os:listdir", "out", "--from", "python"),
+            (conversion, "write"),
+            "the same command goes on",
+        ),
+        (("verify", "in"), (checks, "verify"), "nothing is kept of it: the same command begins anew"),
+        (
+            ("cache", "warm", "in", "--cache", "c"),
+            (hr.Cache, "warm"),
+            "what was fetched stays: the same command",
+        ),
+        (("index", "in"), (cli_index, "write_index"), "the same command goes on"),
+    ],
+)
+def test_ctrl_c_says_how_to_go_on(
+    tmp_path: Path,
+    cli: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    where: tuple[Any, str],
+    said: str,
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("a")
+    monkeypatch.chdir(tmp_path)
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(*where, stop)
+    done = cli(*words)
+    assert (done.code, f"stopped; {said}" in done.err) == (130, True), done.err
+    assert done.err.count("\n") == 1

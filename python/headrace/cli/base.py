@@ -126,6 +126,16 @@ def guard(call: Callable[[], Any]) -> int:
         )
 
 
+@contextmanager
+def told_when_stopped(what: str) -> Iterator[None]:
+    """Around what Ctrl-C may end: says what is true then."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        fail(f"stopped; {what}")
+        raise
+
+
 def need_url(url: str) -> str:
     """The URL. Raises InvalidArgumentError for an empty one: as a path it would be the working directory, or
     the root, and `rm -r "$UNSET"` would delete it. And for a mistyped one, while all of it is at hand."""

@@ -12,7 +12,7 @@ from headrace.caching.cache import Cache
 from headrace.caching.simulation import Machine
 from headrace.cli import _cache_curve
 from headrace.cli._plot import Html, check_writable, prepare_pictures
-from headrace.cli.base import shown
+from headrace.cli.base import shown, told_when_stopped
 from headrace.cli.common import console, print_json, status_line
 from headrace.cli.declare import Json, Memory, OptionSet, Where, option
 from headrace.cli.index import BlockBytes
@@ -246,20 +246,21 @@ def warm(
     """  # noqa: E501
     into = Cache(cache, create=True, limit=cache_limit, key=cache_key, share=cache_share)
     progress = FillProgress(f"warming {url}")
-    try:
-        report = into.warm(
-            url,
-            batch_size=run.batch_size or None,
-            world_size=run.world_size,
-            epochs=run.epochs or 1,
-            pin=pin,
-            progress=progress,
-            memory=memory,
-            **run.order_options(),
-            **where.as_dict(),
-        )
-    finally:
-        progress.end()
+    with told_when_stopped("what was fetched stays: the same command goes on"):
+        try:
+            report = into.warm(
+                url,
+                batch_size=run.batch_size or None,
+                world_size=run.world_size,
+                epochs=run.epochs or 1,
+                pin=pin,
+                progress=progress,
+                memory=memory,
+                **run.order_options(),
+                **where.as_dict(),
+            )
+        finally:
+            progress.end()
     if json:
         print_json(report._asdict())
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace import _native
-from headrace.cli.base import local_file
+from headrace.cli.base import local_file, told_when_stopped
 from headrace.cli.common import Format, console, print_json
 from headrace.cli.declare import DataWhere, FileFields, Json, Memory, option
 from headrace.cli.library import add
@@ -135,16 +135,17 @@ def index(
                 markup=False,
             )
         return
-    size = write_index(
-        url,
-        path,
-        format=format,
-        memory=memory,
-        block_bytes=block_bytes,
-        index_workers=workers,
-        **shape.given(),
-        **options,
-    )
+    with told_when_stopped("the same command goes on"):
+        size = write_index(
+            url,
+            path,
+            format=format,
+            memory=memory,
+            block_bytes=block_bytes,
+            index_workers=workers,
+            **shape.given(),
+            **options,
+        )
     summary: dict[str, Any] = {
         "index": str(path or f"{url.rstrip('/')}/{INDEX_KEY}"),
         "bytes": size,

@@ -11,13 +11,14 @@ from typing import Annotated, Any
 from headrace import _native
 from headrace.base.progress import progress_bar
 from headrace.base.units import format_bytes, parse_bytes
-from headrace.cli.base import local_path, print_json, refuse_pattern
+from headrace.cli.base import local_path, note, print_json, refuse_pattern, told_when_stopped
 from headrace.cli.dead_links import name_dead_links
 from headrace.cli.declare import DataWhere, FileFields, Json, Memory, argument, option
 from headrace.errors import InvalidArgumentError
 from headrace.store.store import Store
 from headrace.store.urls import is_hidden, is_pattern, refuse_inside, refuse_memory
 
+GOES_ON = "the same command goes on"
 FILES = "files"
 PYTHON = "python"
 
@@ -32,6 +33,8 @@ DATASET_SUFFIXES = (
 _NUMBERED = re.compile(r"-\d+-of-\d+$")
 """Ends of names as TensorFlow Datasets and others write them: ``train.tfrecord-00000-of-00010``, or without a
 suffix of the format at all. Worth a look inside as well."""
+_NOTES = re.compile(r"(metadata|labels|manifest)\.(jsonl|ndjson|csv)")
+"""What is likely the manifest of the files beside it."""
 _CSV = re.compile(r"\.(csv|tsv|tab)(\.(gz|zstd?|bz2|xz))?$")
 _JSON = re.compile(r"\.json(\.(gz|zstd?|bz2|xz))?$")
 """Rows, or notes: opening says which."""
@@ -262,17 +265,18 @@ def pack(
                 "memory": memory,
                 "dry_run": dry_run,
             }
-            result = convert(
-                source,
-                target,
-                source_format="raw" if is_files else kind,
-                **common,
-                **conversion,
-                dataset_options=fields.given(),
-                ray=ray,
-                lease=lease,
-                **options,
-            )
+            with told_when_stopped(GOES_ON):
+                result = convert(
+                    source,
+                    target,
+                    source_format="raw" if is_files else kind,
+                    **common,
+                    **conversion,
+                    dataset_options=fields.given(),
+                    ray=ray,
+                    lease=lease,
+                    **options,
+                )
     seconds = time.monotonic() - started
     if json:
         print_json({**result, "seconds": seconds})
@@ -314,7 +318,11 @@ def _is_files(
             "tokens; flat ones, without .idx, take an index first: headrace index SRC --format tokens "
             "--tokens-per-sample N)? Say which"
         )
-    return not hold_rows(objects, source, split, options, memory)
+    if hold_rows(objects, source, split, options, memory):
+        return False
+    if len(objects) > 1 and (name := next((info.key for info in objects if _NOTES.fullmatch(info.key)), "")):
+        note(f"{name} becomes a sample like others; where it says what they are: --manifest {name}")
+    return True
 
 
 def _pack_files(
@@ -327,6 +335,7 @@ def _pack_files(
         "memory_bytes": parse_bytes(memory, "--memory"),
     }
     with (
+        told_when_stopped(GOES_ON),
         Store(source, **options) as from_store,
         Store(target, **options) as to_store,
         progress_bar("packing", "files") as report,
@@ -348,7 +357,8 @@ def _pack_python(
         if wrong := [target for source, target, encoding in chosen if source != target or not encoding]:
             raise InvalidArgumentError(f"--columns {wrong[0]}: samples of a program take NAME:ENCODING")
         settings = {**settings, "columns": {target: encoding for _, target, encoding in chosen}}
-    return write(samples_of(source), target, **settings)
+    with told_when_stopped(GOES_ON):
+        return write(samples_of(source), target, **settings)
 
 
 def _print_summary(result: dict[str, Any], seconds: float, dry_run: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from headrace.base.units import format_bytes
-from headrace.cli.base import is_local, local_file, local_path, split_url
+from headrace.cli.base import is_local, local_file, local_path, split_url, told_when_stopped
 from headrace.cli.common import Format, console, fail, print_json
 from headrace.cli.dead_links import name_dead_links
 from headrace.cli.declare import Chosen, DataWhere, Json, Memory
@@ -85,16 +85,17 @@ def verify(
     started = time.monotonic()
     bad = None if quarantine is None else Path(local_file(quarantine, "--quarantine"))
     most = 1000 if quarantine is None else (1 << 32) - 1  # A list that is to be used must be whole.
-    report = checks.verify(
-        url,
-        format=format,
-        use_index=use_index,
-        workers=workers,
-        memory=memory,
-        most_problems=most,
-        dataset_options=dict(shape.given()),
-        **where.as_dict(),
-    )
+    with told_when_stopped("nothing is kept of it: the same command begins anew"):
+        report = checks.verify(
+            url,
+            format=format,
+            use_index=use_index,
+            workers=workers,
+            memory=memory,
+            most_problems=most,
+            dataset_options=dict(shape.given()),
+            **where.as_dict(),
+        )
     seconds = time.monotonic() - started
     if bad is not None:
         _write_quarantine(bad, report)
