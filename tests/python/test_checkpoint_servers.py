@@ -80,7 +80,7 @@ def test_a_bucket_that_is_not_there_is_no_empty_one(place: tuple[str, dict[str, 
     wrong = f"{root.rsplit('/', 1)[0]}/nothing-{prefix[:8]}/{prefix}"
     with Checkpointer(wrong, **options) as checkpointer:
         for ask in (checkpointer.latest, checkpointer.steps, checkpointer.load):
-            with pytest.raises(hr.NotFoundError, match="bucket|container"):
+            with pytest.raises(hr.NotFoundError, match=r"bucket|container"):
                 ask()
 
 
