@@ -77,6 +77,8 @@ def test_what_is_there_and_a_query_are_no_patterns(cli: Any, tmp_path: Path) -> 
     assert contents(tmp_path / "run[1]") == {"new": b"a"}
     for url in ("https://h/c/a?X-Amz-Signature=1", f"az://a/c/k{SAS}", f"https://h/c/a{SAS}", "s3://b/{a}"):
         refuse_pattern(url)
+    with pytest.raises(InvalidArgumentError, match="must be there already"):
+        refuse_pattern(str(tmp_path / "run*"))
     for url in ("https://h/c/*?x=1", f"az://a/c/k*{SAS}", "az://a/c/k?", "file:///none/*"):
         with pytest.raises(InvalidArgumentError, match="a target is one place") as told:
             refuse_pattern(url)

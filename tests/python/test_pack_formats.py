@@ -288,7 +288,7 @@ def test_the_count_is_that_of_readers(tmp_path: Path) -> None:
         (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "source" / name).write_bytes(b"{}")
     for others in ([], ["--compression", "gzip"], ["--labels", "folder"]):
-        target = tmp_path / f"target{len(others)}{others[-1:]}"
+        target = tmp_path / "-".join(["target", *others])
         arguments = [tmp_path / "source", target, "--format", "webdataset", "--json", *others]
         assert json.loads(pack(*arguments, "--dry-run").stdout)["sample_count"] == 3
         assert json.loads(pack(*arguments).stdout)["sample_count"] == 3

@@ -241,11 +241,12 @@ def refuse_pattern(target: str, *, has_raw: bool = False) -> None:
     marks = "".join(mark for mark in "*?[" if mark in new)
     if not marks:
         return
-    advice = (
-        "with --raw they are part of the name"
-        if has_raw
-        else "for this name write to another, then: headrace mv -r --raw"
-    )
+    if has_raw:
+        advice = "with --raw they are part of the name"
+    elif is_local(plain):
+        advice = "a directory of this name must be there already"
+    else:
+        advice = "for this name write to another, then: headrace mv -r --raw"
     raise InvalidArgumentError(
         f"{without_secrets(target)}: a target is one place, and {' '.join(marks)} stand in patterns; {advice}"
     )
