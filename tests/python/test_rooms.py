@@ -36,6 +36,7 @@ LATE = {
     ("headrace.cli", "headrace.cli.commands"),
     ("headrace.cli", "headrace.cli.common"),
     ("headrace.cli", "headrace.cli.library"),
+    ("headrace.cli.packing", "headrace.data.dataset"),
     ("headrace.cli.packing", "headrace.prepare.conversion"),
     ("headrace.cli.packing", "headrace.prepare.job"),
 }
