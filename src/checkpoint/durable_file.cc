@@ -26,9 +26,7 @@ std::string parent_of(const std::string& path) {
 Status sync_directory(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return errno_status(errno, "open directory " + path);
-  // File systems that cannot (EINVAL) have nothing to synchronise.
-  if (::fsync(fd.get()) != 0 && errno != EINVAL) return errno_status(errno, "fsync " + path);
-  return {};
+  return file::sync_directory(fd.get(), path);
 }
 
 std::string path_of(const std::string& root, std::string_view key) {

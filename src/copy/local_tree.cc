@@ -145,13 +145,6 @@ int rename_to_free(int directory, const std::string& from, const std::string& to
   return ::renameat(directory, from.c_str(), directory, to.c_str());
 }
 
-/// Names are on the disk, too.
-Status sync_directory(const Directory& directory) {
-  // File systems that cannot sync a directory say EINVAL.
-  if (::fsync(directory.fd.get()) == 0 || errno == EINVAL) return {};
-  return errno_status(errno, "fsync " + directory.path);
-}
-
 /// Permissions, time and durability, then the name.
 Status publish_file(const Directory& directory, int fd, const std::string& from,
                     std::string_view name, const PublishOptions& options, bool* is_lost) {
@@ -169,7 +162,9 @@ Status publish_file(const Directory& directory, int fd, const std::string& from,
   const int result = options.if_absent ? rename_to_free(directory.fd.get(), from, to)
                                        : ::renameat(directory.fd.get(), from.c_str(),
                                                     directory.fd.get(), to.c_str());
-  if (result == 0) return options.is_synced ? sync_directory(directory) : Status();
+  if (result == 0) {
+    return options.is_synced ? file::sync_directory(directory.fd.get(), directory.path) : Status();
+  }
   const int error = errno;
   if (error == ENOENT && is_lost != nullptr) *is_lost = true;
   if (error == EEXIST && options.if_absent)

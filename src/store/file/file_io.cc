@@ -61,6 +61,12 @@ Status check_empty(int fd) {
                 "the file has bytes, but its size is 0: only a stream can be made of it");
 }
 
+Status sync_directory(int directory, const std::string& path) {
+  // File systems that cannot (EINVAL) have nothing to synchronise.
+  if (::fsync(directory) == 0 || errno == EINVAL) return {};
+  return errno_status(errno, "fsync " + path);
+}
+
 Status check_unchanged(int fd, const struct stat& before) {
   struct stat now {};
   if (::fstat(fd, &now) != 0) return errno_status(errno, "stat");

@@ -26,6 +26,9 @@ Status read_exactly(int fd, std::uint64_t offset_bytes, std::span<std::byte> byt
                     const Interrupt& interrupt);
 /// kUnsupported when a file whose size is 0 has bytes, as those of /proc.
 Status check_empty(int fd);
+/// Brings the names in a directory to the disk. `path`: its own, for messages. Errors: those of
+/// errno_status().
+Status sync_directory(int directory, const std::string& path);
 /// kChanged when the file is not what `before` says any more.
 Status check_unchanged(int fd, const struct stat& before);
 Status write_all(TemporaryFile& file, std::span<const std::byte> bytes, const Interrupt& interrupt);
